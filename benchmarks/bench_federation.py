@@ -4,7 +4,7 @@
 
 Server and providers are real processes on loopback with real certificates; the handler returns what it
 got. "relay" asks nobody: the payload only goes from this process to the server's. "empty" is a round
-with one byte: what FLARE and the processes cost whatever the size. The rest is moving bytes through TLS.
+with one byte: what gRPC and the processes cost whatever the size. The rest is moving bytes through TLS.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from databazaar.federation import onboarding, server
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation import enrolment, server
+from databazaar.federation.grpc_transport import GrpcTransport
 
 
 def echo(payload: bytes) -> bytes:
     return payload
 
 
-def times(transport: FlareTransport, names: Sequence[str], payload: bytes, rounds: int) -> tuple[float, float]:
+def times(transport: GrpcTransport, names: Sequence[str], payload: bytes, rounds: int) -> tuple[float, float]:
     """p50 and p95 in milliseconds, after a warm-up."""
     took = []
     for number in range(rounds + 10):
@@ -47,11 +47,11 @@ def measure(count: int, rounds: int, size: int) -> None:
         root = Path(name)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        market = onboarding.init_market(root / "market", "benchmark", "localhost", port).folder
+        market = enrolment.init_market(root / "market", "benchmark", "localhost", port).folder
         names = [f"p{i}" for i in range(count)]
         for provider in names:
-            asked = onboarding.request(onboarding.invite(market, provider), root / provider)
-            onboarding.complete(root / provider, onboarding.sign(market, asked))
+            asked = enrolment.request(enrolment.invite(market, provider), root / provider)
+            enrolment.complete(root / provider, enrolment.sign(market, asked))
         running = []
         began = time.perf_counter()
         server.up(market)
@@ -69,7 +69,7 @@ def measure(count: int, rounds: int, size: int) -> None:
                             stderr=output,
                         )
                     )
-            with FlareTransport(market) as transport:
+            with GrpcTransport(market) as transport:
                 if missing := transport.wait_for(names, 120):
                     raise SystemExit(f"not connected: {missing}")
                 joined = time.perf_counter() - began - ready

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from databazaar import Arbiter, Consumer, Provider, Report, Thrifty
-from databazaar.federation.arriving import Chunk
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Replies
 from databazaar.federation.messages import OracleMessage, TaskMessage
@@ -62,7 +61,7 @@ class Network:
             if time.monotonic() < until:
                 time.sleep(self._seconds)
                 answer = worker(payload)
-                self.exchange.take(name, number, Chunk(1, 0, len(answer), True, "", answer))
+                self.exchange.take(name, number, len(answer), "", answer)
 
 
 class Way(Transport):

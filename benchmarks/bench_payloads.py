@@ -3,7 +3,7 @@
     python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5] [--pack]
     python benchmarks/bench_payloads.py --compression [--data FOLDER]     # of real parameters and updates, on no line
 
-An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server and FLARE,
+An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server,
 and an update of the same size back, signed by the provider and checked. "TLS" is a bare socket on loopback with the
 same certificates and settings, in two processes, that sends as many bytes there and back, and does nothing else. Both
 take turns in one run. Memory is what a process takes at its highest during an ask (VmHWM) beyond what it had before the
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import multiprocessing
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -34,13 +35,13 @@ import torch
 
 import compressed_updates
 from databazaar.engines.protocol import Ask
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.messages import OracleMessage, TaskMessage
 from databazaar.federation.provider import ProviderNode
 from databazaar.federation.signing import MarketKeys, Signer
-from databazaar.federation.tls import client_context, server_context
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation.tls import client_context
 from databazaar.federation.worker import ProviderWorker
 
 ORACLE = OracleMessage(kind="full-gradient", step=0.3, batch_size=1, epochs=1, momentum=0.0)
@@ -89,15 +90,15 @@ def federation(root: Path) -> Iterator[tuple[Path, list[Party]]]:
     """A market with one provider, and the processes that take part."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    market = onboarding.init_market(root / "market", "benchmark", "localhost", port).folder
-    asked = onboarding.request(onboarding.invite(market, "p0"), root / "p0")
-    onboarding.complete(root / "p0", onboarding.sign(market, asked))
+    market = enrolment.init_market(root / "market", "benchmark", "localhost", port).folder
+    asked = enrolment.request(enrolment.invite(market, "p0"), root / "p0")
+    enrolment.complete(root / "p0", enrolment.sign(market, asked))
     pid = server.up(market)
     command = [sys.executable, __file__, "--provide", str(root / "p0")]
     with (root / "p0" / "provider.txt").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        with FlareTransport(market) as transport:
+        with GrpcTransport(market) as transport:
             if transport.wait_for(["p0"], 120):
                 raise SystemExit("the provider did not connect")
         provider = psutil.Process(process.pid)
@@ -106,7 +107,6 @@ def federation(root: Path) -> Iterator[tuple[Path, list[Party]]]:
             [
                 Party("arbiter", psutil.Process()),
                 Party("server", psutil.Process(pid)),
-                Party("provider's FLARE", provider.children()[0]),
                 Party("provider", provider),
             ],
         )
@@ -128,7 +128,7 @@ def _send(secure: Any, data: memoryview) -> None:
 
 
 def _far_end(startup: Path, port: int) -> None:
-    context = client_context(startup / "client.crt", startup / "client.key", startup / "rootCA.pem", "benchmark.server")
+    context = client_context(enrolment.load_kit(startup.parent))
     with (
         socket.create_connection(("localhost", port)) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as secure,
@@ -142,7 +142,9 @@ def _far_end(startup: Path, port: int) -> None:
 def bare_tls(market: Path, kit: Path) -> Iterator[Any]:
     """A connection with the market's certificates to a process that sends back as much as it gets."""
     startup = market / "server" / "startup"
-    context = server_context(startup / "server.crt", startup / "server.key", startup / "rootCA.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=startup / "rootCA.pem")
+    context.load_cert_chain(startup / "server.crt", startup / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
     with socket.create_server(("localhost", 0)) as listener:
         port = listener.getsockname()[1]
         far = multiprocessing.get_context("spawn").Process(target=_far_end, args=(kit / "startup", port))
@@ -161,7 +163,7 @@ def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, roun
     own = {"arbiter": 4 * count}
     data = params.numpy().data.cast("B")
     asks, bare, peaks = [], [], dict.fromkeys([party.name for party in parties], 0)
-    with FlareTransport(market, "benchmark", pack=pack) as transport:
+    with GrpcTransport(market, "benchmark", pack=pack) as transport:
         engine = FederatedEngine(TASK, ["p0"], transport, deadline=120.0, keys=MarketKeys.of(market))
         for number in range(rounds + 1):
             for party in parties:

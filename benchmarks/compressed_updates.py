@@ -18,8 +18,8 @@ from torch import Tensor
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
 from databazaar.engines import Ask, Replies
 from databazaar.engines.loop import LoopEngine
-from databazaar.federation.packing import Unpacking, pack
 from databazaar.federation.payloads import PIECE
+from databazaar.federation.wire import packed_piece, unpacked_piece
 from databazaar.learning.models import build_model
 
 ROUNDS, PER_ROUND, ROWS = 6, 4, 2_000
@@ -74,10 +74,10 @@ def measure(name: str, what: str, vectors: list[Tensor]) -> None:
         whole = vector.numpy().data.cast("B")
         pieces = [whole[at : at + PIECE] for at in range(0, len(whole), PIECE)]
         began = time.process_time()
-        sent = [pack(piece) for piece in pieces]
+        sent = [packed_piece(piece) for piece in pieces]
         packing += time.process_time() - began
-        began, incoming = time.process_time(), Unpacking(len(whole))
-        came = b"".join(part for piece in sent for part in incoming.add(piece))
+        began = time.process_time()
+        came = b"".join(unpacked_piece(piece, len(own)) for piece, own in zip(sent, pieces, strict=True))
         unpacking += time.process_time() - began
         assert came == whole
         plain, packed = plain + len(whole), packed + sum(map(len, sent))

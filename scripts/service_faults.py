@@ -5,8 +5,8 @@
 
 `--each` points are played in one market, one after the other; then it must come to the models and ledgers of the same
 jobs from the shell, with books that sum to zero and every access paid once. Prints a table, and ends with 1 if a point
-did not hold. With `--federation` two of the jobs are over sites of a real federation, of which providers, FLARE's
-clients and its server are killed too (tests/helpers/site_faults.py says what must hold then).
+did not hold. With `--federation` two of the jobs are over sites of a real federation, of which providers and
+the server are killed too (tests/helpers/site_faults.py says what must hold then).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation.grpc_transport import GrpcTransport
 from loopback import WAIT, Federation
 
 
@@ -25,7 +25,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 
 
 @pytest.fixture
-def transport(federation: Federation) -> Iterator[FlareTransport]:
-    with FlareTransport(federation.market) as opened:
+def transport(federation: Federation) -> Iterator[GrpcTransport]:
+    with GrpcTransport(federation.market) as opened:
         assert opened.wait_for(["bank1", "bank2", "bank3"], WAIT) == []
         yield opened

@@ -18,9 +18,9 @@ from databazaar import Arbiter, BazaarError
 from databazaar.cli.app import app
 from databazaar.codes import Code
 from databazaar.errors import UncheckableError
-from databazaar.federation import message_faults
+from databazaar.federation import failures as faults
 from databazaar.federation.disputes import authority_for, check_replies, read_held
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     ReceiptMessage,
     decode_receipt,
@@ -117,16 +117,16 @@ def test_a_receipt_is_no_question_and_a_question_no_receipt() -> None:
     assert is_receipt(sent) and not is_receipt(asked) and not is_receipt(b"")
     assert decode_receipt(sent) == a_receipt_message()
     for read, data in ((decode_request, sent), (decode_receipt, asked)):
-        with pytest.raises(MessageError, match=message_faults.BAD_HEADER):
+        with pytest.raises(MessageError, match=faults.BAD_HEADER):
             read(data)
-    with pytest.raises(MessageError, match=message_faults.BAD_TENSOR):
+    with pytest.raises(MessageError, match=faults.BAD_TENSOR):
         decode_receipt(sent + b"\0")
 
 
 def test_who_says_which_question_it_answers_must_say_the_right_one() -> None:
     data = encode_reply(a_reply(question="a" * 64), PARAMS)
     assert decode_reply(data, a_request(), "bank1", PARAMS, "a" * 64).reply.question == "a" * 64
-    with pytest.raises(MessageError, match=message_faults.OTHER_QUESTION):
+    with pytest.raises(MessageError, match=faults.OTHER_QUESTION):
         decode_reply(data, a_request(), "bank1", PARAMS, "b" * 64)
 
 

@@ -17,7 +17,8 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Ask, Beginning, LoopEngine
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import message_faults, messages
+from databazaar.federation import failures as faults
+from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import (
     Reply,
@@ -137,16 +138,16 @@ def broken(payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (lies(update=lambda w: w * torch.nan), message_faults.NOT_FINITE),
-        (lies(update=lambda w: w + torch.inf), message_faults.NOT_FINITE),
+        (lies(update=lambda w: w * torch.nan), faults.NOT_FINITE),
+        (lies(update=lambda w: w + torch.inf), faults.NOT_FINITE),
         (lies(update=lambda w: w + 1e38), "beyond-limit"),
-        (lies(update=lambda w: w[1:]), message_faults.OTHER_SHAPE),
-        (lies(update=lambda w: w.double()), message_faults.OTHER_SHAPE),
-        (lies(round=7), message_faults.OTHER_ROUND),
-        (lies(run="f" * 32), message_faults.OTHER_ROUND),
-        (lies(provider="bank2"), message_faults.OTHER_PROVIDER),
-        (lambda payload: b"garbage", message_faults.NOT_A_MESSAGE),
-        (lambda payload: payload, message_faults.BAD_HEADER),
+        (lies(update=lambda w: w[1:]), faults.OTHER_SHAPE),
+        (lies(update=lambda w: w.double()), faults.OTHER_SHAPE),
+        (lies(round=7), faults.OTHER_ROUND),
+        (lies(run="f" * 32), faults.OTHER_ROUND),
+        (lies(provider="bank2"), faults.OTHER_PROVIDER),
+        (lambda payload: b"garbage", faults.NOT_A_MESSAGE),
+        (lambda payload: payload, faults.BAD_HEADER),
         (broken, "provider-error"),
     ],
 )
@@ -318,7 +319,7 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
 
 def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
     worker = ProviderWorker("bank1", examples("bank1"))
-    with pytest.raises(message_faults.MessageError):
+    with pytest.raises(faults.MessageError):
         worker(b"garbage")
     assert encode_request(decode_request(encode_request(_describe())).request) == encode_request(_describe())
 

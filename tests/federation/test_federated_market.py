@@ -20,10 +20,11 @@ from databazaar.codes import SET_ASIDE
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import message_faults, messages, server
+from databazaar.federation import failures as faults
+from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.signing import MarketKeys
-from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 from own_samplers import Together
@@ -35,7 +36,7 @@ EVERYBODY = Uniform(replacement=False)
 
 
 @pytest.fixture(autouse=True)
-def awake(transport: FlareTransport) -> None:
+def awake(transport: GrpcTransport) -> None:
     """A provider imports what it computes with when a market first asks."""
     assert federated(BANKS, transport).would_take(BANKS, WAIT) == {}
 
@@ -56,7 +57,7 @@ def reasons(report: Report, provider: str) -> list[str | None]:
 
 
 def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
-    federation: Federation, transport: FlareTransport
+    federation: Federation, transport: GrpcTransport
 ) -> None:
     home = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=3).run()
     engine = federated(BANKS, transport)
@@ -93,19 +94,19 @@ def test_consumers_over_one_federation_end_as_each_would_alone(federation: Feder
     assert server.queues(federation.market) == {}
 
 
-def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTransport, behave: dict[str, Path]) -> None:
+def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: GrpcTransport, behave: dict[str, Path]) -> None:
     behave["bank2"].write_text("nan inf good huge shape good stale identity good raise")
     engine = federated(BANKS, transport, quarantine=Quarantine(3))
     report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
     assert reasons(report, "bank2") == [
-        message_faults.NOT_FINITE,
-        message_faults.NOT_FINITE,
+        faults.NOT_FINITE,
+        faults.NOT_FINITE,
         None,
         "beyond-limit",
-        message_faults.OTHER_SHAPE,
+        faults.OTHER_SHAPE,
         None,
-        message_faults.OTHER_ROUND,
-        message_faults.OTHER_PROVIDER,
+        faults.OTHER_ROUND,
+        faults.OTHER_PROVIDER,
         None,
         "provider-error",
     ]
@@ -114,13 +115,13 @@ def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTrans
 
 
 def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
-    federation: Federation, transport: FlareTransport, behave: dict[str, Path], tmp_path: Path
+    federation: Federation, transport: GrpcTransport, behave: dict[str, Path], tmp_path: Path
 ) -> None:
     """bank3 answers as bank1, on bank1's own connection, with everything but its key; then somebody signs nothing."""
     behave["bank1"].write_text("good forged shape good")
     engine = federated(BANKS, transport, keys=MarketKeys.of(federation.market))
     report = Arbiter(a_consumer(36), afar(BANKS), EVERYBODY, engine=engine).run(tmp_path / "run")
-    void = [None, message_faults.NOT_SIGNED, message_faults.OTHER_QUESTION, None]
+    void = [None, faults.NOT_SIGNED, faults.OTHER_QUESTION, None]
     assert reasons(report, "bank1") == 3 * void
     assert [payout.pay for payout in report.payouts] == [6, 12, 12]
     assert eventually(lambda: all((federation.root / name / "receipts.jsonl").exists() for name in BANKS))
@@ -129,7 +130,7 @@ def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
     assert "6 receipts of the market agree with it" in checked
 
 
-class NotingTransport(FlareTransport):
+class NotingTransport(GrpcTransport):
     """Notes whom it asked for what, and how long it was to wait."""
 
     def __init__(self, folder: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_hanging_provider_costs_its_deadline_twice_and_then_next_to_nothing(
     def tell(progress: Progress) -> None:
         if progress.round == 6:
             behave["bank3"].unlink()
-            with FlareTransport(federation.market) as other:
+            with GrpcTransport(federation.market) as other:
                 wait_until_it_answers(other, "bank3")
 
     behave["bank3"].write_text("hang")
@@ -165,19 +166,19 @@ def test_a_hanging_provider_costs_its_deadline_twice_and_then_next_to_nothing(
     assert report.payouts[0].failures == report.payouts[1].failures == 0
 
 
-def wait_until_it_answers(transport: FlareTransport, name: str) -> None:
+def wait_until_it_answers(transport: GrpcTransport, name: str) -> None:
     """Connected is not enough: on busy cores it takes seconds from there until a provider's own process answers."""
     assert transport.wait_for([name], WAIT) == []
     assert eventually(lambda: not federated([name], transport).would_take([name], 5.0), WAIT)
 
 
-def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: FlareTransport) -> None:
+def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: GrpcTransport) -> None:
     def tell(progress: Progress) -> None:
         if progress.round == 2:
             federation.kill("bank2")
         if progress.round == 6:
             federation.start("bank2")
-            with FlareTransport(federation.market) as other:
+            with GrpcTransport(federation.market) as other:
                 wait_until_it_answers(other, "bank2")
 
     engine = federated(BANKS, transport, deadline=10.0)

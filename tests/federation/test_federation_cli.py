@@ -21,8 +21,8 @@ from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.federation import server
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.records import Record
-from databazaar.federation.transport import FlareTransport
 from loopback import WAIT, Federation, eventually
 from processes import Forked
 
@@ -102,7 +102,7 @@ def test_join_says_what_is_wrong_before_it_connects(tmp_path: Path, options: lis
 
 @pytest.mark.slow
 def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
-    federation: Federation, transport: FlareTransport, monkeypatch: pytest.MonkeyPatch
+    federation: Federation, transport: GrpcTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(federation.root)
     monkeypatch.setenv("DATABAZAAR_ACCOUNTS", str(federation.root / "accounts"))
@@ -167,7 +167,7 @@ def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) 
     pay = {line["provider"]: line["pay"] for line in outcome["providers"]}
     assert pay["harbour-bank"] > pay["coastal-direct"]
     assert outcome["spent"] == sum(pay.values()) == 80
-    assert len(seen) >= 9, "a server, four banks, and FLARE's client of each"
+    assert len(seen) >= 5, "a server and four banks"
     assert psutil.wait_procs(list(seen.values()), timeout=10)[1] == []
     assert not list(tmp_path.glob("bazaar-*"))
 

@@ -1,4 +1,4 @@
-"""The parts that need no FLARE process: frames, exchange, onboarding, the local transport."""
+"""The parts that need no process: frames, exchange, enrolment, the local transport."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, pki, relay, server
-from databazaar.federation.arriving import Chunk
+from databazaar.federation import enrolment, pki, server
 from databazaar.federation.exchange import Exchange, Lost
 from databazaar.federation.frames import Channel, ClosedError
-from databazaar.federation.kits import PRIVATE
-from databazaar.federation.provider import load_handler
-from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
+from databazaar.federation.grpc_transport import GrpcTransport
+from databazaar.federation.private_files import PRIVATE
+from databazaar.federation.transport import LocalTransport, Transport
 from databazaar.files import write_whole
+from databazaar.testing import check_transport
 from whole_answers import hand_in
 
 
@@ -35,7 +34,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return onboarding.init_market(tmp_path_factory.mktemp("m") / "market", "fraud", "localhost", 8002).folder
+    return enrolment.init_market(tmp_path_factory.mktemp("m") / "market", "fraud", "localhost", 8002).folder
 
 
 def test_frames_carry_any_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -124,19 +123,6 @@ def test_an_answer_that_is_too_large_is_not_kept() -> None:
     assert wire.exchange.ask(["a", long], b"echo", 1.0) == ({"a": b"a"}, {long: "reply-too-large"})
 
 
-def test_an_answer_is_expected_once_from_those_that_were_asked() -> None:
-    wire = Wire()
-    thread = threading.Thread(target=wire.exchange.ask, args=(["a"], b"quiet", 20.0))
-    thread.start()
-    assert wire.asked.wait(20.0)
-    number = wire.sent[-1][1]
-    expected = [wire.exchange.expects(*who) for who in (("a", number), ("b", number), ("a", "other"), ("a", None))]
-    assert expected == [True, False, False, False]
-    assert hand_in(wire.exchange, "a", number, "", b"here")
-    assert not wire.exchange.expects("a", number)
-    thread.join()
-
-
 def test_an_exchange_ends_by_its_deadline_or_when_the_connection_is_gone() -> None:
     wire = Wire()
     assert wire.exchange.ask(["a"], b"quiet", 0.1) == ({}, {"a": "no-answer"})
@@ -153,7 +139,6 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
     numbers = dict(wire.sent)
     assert numbers["a"] != numbers["b"]
     assert not hand_in(wire.exchange, "a", numbers["b"], "", b"in b's place")
-    assert not wire.exchange.expects("b", numbers["a"])
     assert hand_in(wire.exchange, "a", numbers["a"], "", b"a") and hand_in(wire.exchange, "b", numbers["b"], "", b"b")
     thread.join()
 
@@ -161,81 +146,40 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
 @pytest.mark.parametrize(
     ("pieces", "result"),
     [
-        ([(0, 6, b"abc", False), (1, 6, b"def", True)], b"abcdef"),
-        ([(0, 0, b"", True)], b""),
-        ([(0, 11, b"abc", False)], "reply-too-large"),
-        ([(0, 6, b"abc", False), (2, 6, b"def", True)], "provider-error"),
-        ([(0, 6, b"abc", False), (0, 6, b"def", True)], "provider-error"),
-        ([(0, 6, b"abc", False), (1, 7, b"def", True)], "provider-error"),
-        ([(1, 6, b"abc", False)], "provider-error"),
-        ([(0, 2, b"abc", True)], "provider-error"),
-        ([(0, 6, b"abc", True)], "provider-error"),
-        ([(0, 3, b"abc", False)], "provider-error"),
-        ([(0, -1, b"", True)], "provider-error"),
-        ([(0, "6", b"abc", False)], "provider-error"),
-        ([(0, 6, b"", False), (1, 6, b"", False), (2, 6, b"abcdef", True)], b"abcdef"),
+        ([(6, "", b"abc"), (6, "", b"def")], b"abcdef"),
+        ([(0, "", b"")], b""),
+        ([(11, "", b"abc")], "reply-too-large"),
+        ([(6, "", b"abc"), (7, "", b"def")], "provider-error"),
+        ([(6, "", b"abc"), (6, "", b"defg")], "provider-error"),
+        ([(2, "", b"abc")], "provider-error"),
+        ([(-1, "", b"")], "provider-error"),
+        ([("6", "", b"abc")], "provider-error"),
+        ([(6, "", b"abc"), (6, "", b"")], "provider-error"),
+        ([(6, "no-answer", b"abc")], "provider-error"),
+        ([(6, "", b"abc"), (6, "words of its own", b"def")], "provider-error"),
+        ([(0, "words of its own", b"")], "provider-error"),
     ],
 )
 def test_an_answer_in_pieces_is_whole_or_a_failure(
-    pieces: list[tuple[int, object, bytes, bool]], result: bytes | str
+    pieces: list[tuple[object, str, bytes]], result: bytes | str
 ) -> None:
     wire, got = Wire(), list[tuple[dict[str, bytes], dict[str, Lost]]]()
     thread = threading.Thread(target=lambda: got.append(wire.exchange.ask(["a"], b"quiet", 20.0)))
     thread.start()
     assert wire.asked.wait(20.0)
     number = wire.sent[-1][1]
-    assert wire.exchange.take("b", number, Chunk(1, 0, 1, True, "", b"x")) == 0, "nobody asked b"
-    for sequence, size, data, last in pieces:
-        received = wire.exchange.take("a", number, Chunk(1, sequence, size, last, "", data))
-        assert received <= 6
+    assert not wire.exchange.take("b", number, 1, "", b"x"), "nobody asked b"
+    for size, code, data in pieces:
+        wire.exchange.take("a", number, size, code, data)
     thread.join()
     assert got == [({"a": result}, {}) if isinstance(result, bytes) else ({}, {"a": result})]
     assert wire.ended == [number]
 
 
-def test_a_piece_of_another_stream_and_a_code_of_one_s_own() -> None:
-    for second, code in ((2, ""), (1, "words of its own")):
-        wire, got = Wire(), list[object]()
-        ask = partial(wire.exchange.ask, ["a"], b"quiet", 20.0)
-        thread = threading.Thread(target=lambda ask=ask, got=got: got.append(ask()))
-        thread.start()
-        assert wire.asked.wait(20.0)
-        for stream, last in ((1, False), (second, True)):
-            wire.exchange.take("a", wire.sent[-1][1], Chunk(stream, int(last), 2, last, code, b"x"))
-        thread.join()
-        assert got == [({}, {"a": "provider-error"})]
-
-
-def test_the_relay_is_its_owner_s_alone(tmp_path: Path) -> None:
-    """It is a socket in a folder that nobody else can enter, however long the folder's name is."""
-    folder = tmp_path / ("a-long-name-" * 12)
-    folder.mkdir(mode=0o700)
-    relay.Relay(lambda channel, header, body: channel.send({"got": header["n"]}, body), 100).start(folder)
-    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
-        assert (folder / name).stat().st_mode & 0o777 == 0o600
-    channel = relay.dial(folder, "nobody there")
-    channel.send({"n": 5}, b"body")
-    assert channel.receive() == ({"got": 5}, b"body")
-    channel.send({"n": 5}, b"x" * 100)
-    assert channel.receive()[1] == b"x" * 100
-    channel.send({"no": "number"})
-    with pytest.raises(ClosedError):
-        channel.receive()
-    channel.close()
-    write_whole(folder / relay.RELAY_FILE, b'{"token": "guess", "max_bytes": 100}', PRIVATE)
-    stranger = relay.dial(folder, "nobody there")
-    with pytest.raises(ClosedError):
-        stranger.receive()
-    stranger.close()
-    (folder / relay.RELAY_SOCKET).unlink()
-    with pytest.raises(BazaarError, match="nobody there"):
-        relay.dial(folder, "nobody there")
-
-
 def test_a_process_id_given_to_another_is_not_the_server(tmp_path: Path) -> None:
     """As after a crash or a restart of the machine: nobody holds the lock, so no server is up, and nobody is killed."""
-    made = onboarding.init_market(tmp_path / "market", "fraud", "localhost", 8002).folder
-    onboarding.sign(made, onboarding.request(onboarding.invite(made, "bank1"), tmp_path / "kit"))
+    made = enrolment.init_market(tmp_path / "market", "fraud", "localhost", 8002).folder
+    enrolment.sign(made, enrolment.request(enrolment.invite(made, "bank1"), tmp_path / "kit"))
     (made / "server.lock").write_text(str(os.getpid()))
     found = server.status(made)
     assert (found.up, found.answers, found.pid) == (False, False, None)
@@ -265,44 +209,53 @@ def test_the_local_transport_is_a_transport() -> None:
     )
 
 
+def test_the_contract_of_a_transport_holds_in_memory() -> None:
+    def fails(payload: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    check_transport(LocalTransport({"a": bytes, "b": bytes, "c": fails}), ["a", "b"], failing="c")
+    with pytest.raises(AssertionError, match="bytes arrive as they were sent"):
+        check_transport(LocalTransport({"a": lambda payload: payload * 2}), ["a"])
+
+
 def test_onboarding_keeps_the_key_at_home_and_serves_an_invitation_once(market: Path, tmp_path: Path) -> None:
-    invitation = onboarding.invite(market, "bank1")
-    asked = onboarding.request(invitation, tmp_path / "kit")
+    invitation = enrolment.invite(market, "bank1")
+    asked = enrolment.request(invitation, tmp_path / "kit")
     key = (tmp_path / "kit/startup/client.key").read_text()
     assert (tmp_path / "kit/startup/client.key").stat().st_mode & 0o777 == 0o600
-    certificate = onboarding.sign(market, asked)
-    assert onboarding.complete(tmp_path / "kit", certificate).provider == "bank1"
+    certificate = enrolment.sign(market, asked)
+    assert enrolment.complete(tmp_path / "kit", certificate).provider == "bank1"
     body = key.splitlines()[5]
     assert not [p for p in [*market.rglob("*"), asked, certificate] if p.is_file() and body in p.read_text()]
-    assert onboarding.members(market) == ["bank1"]
+    assert enrolment.members(market) == ["bank1"]
     with pytest.raises(BazaarError, match="no open invitation"):
-        onboarding.sign(market, asked)
+        enrolment.sign(market, asked)
     with pytest.raises(BazaarError, match="already has a certificate"):
-        onboarding.invite(market, "bank1")
+        enrolment.invite(market, "bank1")
 
 
 def test_a_request_not_made_from_the_invitation_is_not_signed(market: Path, tmp_path: Path) -> None:
-    stolen = json.loads(onboarding.invite(market, "bank2").read_text())
+    stolen = json.loads(enrolment.invite(market, "bank2").read_text())
     stolen["secret"] = "00" * 32
     (tmp_path / "guess.json").write_text(json.dumps(stolen))
-    asked = onboarding.request(tmp_path / "guess.json", tmp_path / "kit")
+    asked = enrolment.request(tmp_path / "guess.json", tmp_path / "kit")
     with pytest.raises(BazaarError, match="not made from bank2's invitation"):
-        onboarding.sign(market, asked)
+        enrolment.sign(market, asked)
 
 
 def test_a_kit_takes_only_its_own_certificate(market: Path, tmp_path: Path) -> None:
     certificates = {}
     for name in ("bank3", "bank4"):
-        asked = onboarding.request(onboarding.invite(market, name), tmp_path / name)
-        certificates[name] = onboarding.sign(market, asked)
+        asked = enrolment.request(enrolment.invite(market, name), tmp_path / name)
+        certificates[name] = enrolment.sign(market, asked)
     with pytest.raises(BazaarError, match="not for bank3's key"):
-        onboarding.complete(tmp_path / "bank3", certificates["bank4"])
+        enrolment.complete(tmp_path / "bank3", certificates["bank4"])
     with pytest.raises(BazaarError, match="not a complete kit"):
-        onboarding.load_kit(tmp_path / "bank3")
-    other = onboarding.init_market(tmp_path / "other", "fraud", "localhost", 8002).folder
-    asked = onboarding.request(onboarding.invite(other, "bank3"), tmp_path / "foreign")
+        enrolment.load_kit(tmp_path / "bank3")
+    other = enrolment.init_market(tmp_path / "other", "fraud", "localhost", 8002).folder
+    asked = enrolment.request(enrolment.invite(other, "bank3"), tmp_path / "foreign")
     with pytest.raises(BazaarError, match="not issued by the market"):
-        onboarding.complete(tmp_path / "bank3", onboarding.sign(other, asked))
+        enrolment.complete(tmp_path / "bank3", enrolment.sign(other, asked))
 
 
 def test_a_certificate_is_of_the_authority_that_signed_it_and_of_no_namesake() -> None:
@@ -327,22 +280,20 @@ def test_a_private_file_is_private_whatever_lay_in_its_place(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["", "Bank", "a b", "../x", "server", "a" * 49, "bank.1", "-a"])
 def test_bad_names_are_refused(market: Path, name: str) -> None:
     with pytest.raises(BazaarError, match="cannot be the name"):
-        onboarding.invite(market, name)
+        enrolment.invite(market, name)
 
 
 def test_errors_are_one_sentence_with_a_remedy(market: Path, tmp_path: Path) -> None:
     with pytest.raises(BazaarError, match="already holds a market"):
-        onboarding.init_market(market, "fraud", "localhost", 8002)
+        enrolment.init_market(market, "fraud", "localhost", 8002)
     with pytest.raises(BazaarError, match="not a host name"):
-        onboarding.init_market(tmp_path / "x", "fraud", "no host", 8002)
+        enrolment.init_market(tmp_path / "x", "fraud", "no host", 8002)
     with pytest.raises(BazaarError, match="not a port"):
-        onboarding.init_market(tmp_path / "x", "fraud", "localhost", 0)
+        enrolment.init_market(tmp_path / "x", "fraud", "localhost", 0)
     with pytest.raises(BazaarError, match="holds no market"):
         server.status(tmp_path)
-    with pytest.raises(BazaarError, match="is not up"), FlareTransport(market):
+    with pytest.raises(BazaarError, match="is not up"), GrpcTransport(market):
         pass
-    with pytest.raises(BazaarError, match="no handler"):
-        load_handler("no.such.module:thing")
     with pytest.raises(BazaarError, match="has no provider ghost"):
         server.revoke(market, "ghost")
     assert server.down(market) is False

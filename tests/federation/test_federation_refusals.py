@@ -24,7 +24,7 @@ from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, pki
+from databazaar.federation import enrolment, enrolment_files, pki
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
@@ -47,10 +47,10 @@ NO_SERVER = 20_001
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A market, the complete kit of bank1, and bank2's request, which waits to be signed; tests only copy it."""
     root = tmp_path_factory.mktemp("made")
-    market = onboarding.init_market(root / "market", "fraud", "localhost", NO_SERVER).folder
-    asked = onboarding.request(onboarding.invite(market, "bank1"), root / "bank1")
-    onboarding.complete(root / "bank1", onboarding.sign(market, asked))
-    onboarding.request(onboarding.invite(market, "bank2"), root / "bank2")
+    market = enrolment.init_market(root / "market", "fraud", "localhost", NO_SERVER).folder
+    asked = enrolment.request(enrolment.invite(market, "bank1"), root / "bank1")
+    enrolment.complete(root / "bank1", enrolment.sign(market, asked))
+    enrolment.request(enrolment.invite(market, "bank2"), root / "bank2")
     return root
 
 
@@ -81,8 +81,8 @@ def sign_with(request: Callable[[str], str], name: str = "bank2") -> Callable[[P
     def attempt(root: Path) -> object:
         secret = json.loads((root / "market/invitations/bank2.json").read_text())["secret"]
         asked = request(name)
-        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding.proof(secret, asked))
-        return onboarding.sign(root / "market", root / "bank2/bank2.request.json")
+        change(root / "bank2/bank2.request.json", request=asked, proof=enrolment_files.proof(secret, asked))
+        return enrolment.sign(root / "market", root / "bank2/bank2.request.json")
 
     return attempt
 
@@ -91,16 +91,16 @@ def sign_revoked(root: Path) -> object:
     """The invitation of a provider that was shut out comes back, as from a backup."""
     invitation = root / "market/invitations/bank2.json"
     kept = invitation.read_text()
-    onboarding.record_revocation(root / "market", "bank2")
+    enrolment.record_revocation(root / "market", "bank2")
     invitation.write_text(kept)
-    return onboarding.sign(root / "market", root / "bank2/bank2.request.json")
+    return enrolment.sign(root / "market", root / "bank2/bank2.request.json")
 
 
 def request_with(**changes: Any) -> Callable[[Path], object]:
     def attempt(root: Path) -> object:
         invitation = root / "market/invitations/bank2.json"
         change(invitation, **changes)
-        return onboarding.request(invitation, root / "new")
+        return enrolment.request(invitation, root / "new")
 
     return attempt
 
@@ -108,13 +108,13 @@ def request_with(**changes: Any) -> Callable[[Path], object]:
 def complete_with(text: str) -> Callable[[Path], object]:
     def attempt(root: Path) -> object:
         change(root / "market/certificates/bank1.json", certificate=text)
-        return onboarding.complete(root / "bank1", root / "market/certificates/bank1.json")
+        return enrolment.complete(root / "bank1", root / "market/certificates/bank1.json")
 
     return attempt
 
 
 def request_again(root: Path) -> object:
-    return onboarding.request(root / "market/invitations/bank2.json", root / "bank2")
+    return enrolment.request(root / "market/invitations/bank2.json", root / "bank2")
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -141,7 +141,7 @@ def test_onboarding_refuses_what_is_not_in_order(root: Path, case: str) -> None:
     with pytest.raises(BazaarError) as refused:
         attempt(root)
     assert words in str(refused.value) and "\n" not in str(refused.value)
-    assert onboarding.members(root / "market") == ["bank1"]
+    assert enrolment.members(root / "market") == ["bank1"]
     assert not (root / "new").exists(), "a refused invitation leaves no half kit"
 
 
@@ -159,7 +159,7 @@ def test_a_kit_whose_key_is_of_another_kind_is_refused(root: Path) -> None:
     )
     (root / "bank1/startup/client.key").write_bytes(text)
     with pytest.raises(BazaarError, match=r"client\.key holds no RSA key: make the kit again"):
-        onboarding.complete(root / "bank1", root / "market/certificates/bank1.json")
+        enrolment.complete(root / "bank1", root / "market/certificates/bank1.json")
 
 
 def findings(kit: Path) -> dict[str, tuple[bool, str]]:
@@ -180,27 +180,6 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
         False,
         "the certificate has expired: ask the operator for a new invitation, and make a new kit",
     )
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "words"),
-    [
-        ("authorization.json", None, "cannot be read: put the certificate into the kit again to restore it"),
-        ("authorization.json", "{", "cannot be read: put the certificate"),
-        ("resources.json", '{"components": [{}]}', "cannot be read: put the certificate"),
-        ("authorization.json", '{"permissions": {"lead": {"submit_job": "any"}}}', "grants rights to the server: put"),
-        ("resources.json", '{"components": [{"path": "evil.Site"}]}', "admits code other than ours: put the certific"),
-    ],
-)
-@pytest.mark.process
-def test_a_changed_policy_is_found_and_restored(root: Path, file: str, text: str | None, words: str) -> None:
-    path = root / "bank1/local" / file
-    assert findings(root / "bank1")["policy"][0]
-    path.unlink() if text is None else path.write_text(text)
-    ok, says = findings(root / "bank1")["policy"]
-    assert not ok and words in says
-    onboarding.complete(root / "bank1", root / "market/certificates/bank1.json")
-    assert findings(root / "bank1")["policy"] == (True, "no job, no command and no code from the server is accepted")
 
 
 @pytest.mark.process
@@ -291,7 +270,7 @@ def test_one_process_joins_with_a_kit_at_a_time(root: Path) -> None:
 
 
 def test_whoever_was_revoked_is_not_to_be_invited_again(root: Path) -> None:
-    onboarding.record_revocation(root / "market", "bank1")
+    enrolment.record_revocation(root / "market", "bank1")
     job = FederatedJob(root / "market", TASK, step=1.0, deadline=1.0, wait=1.0)
     with pytest.raises(
         BazaarError, match=r"bank1 was revoked.*take it out of market\.toml, or invite it under a new name"

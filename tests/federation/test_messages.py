@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load
 
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.federation import message_faults, messages
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation import failures as faults
+from databazaar.federation import messages
+from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     MAX_HEADER,
     ModelMessage,
@@ -33,19 +34,13 @@ from databazaar.federation.messages import (
 from mutations import mutants
 from sample_messages import PARAMS, a_reply, a_request, a_table
 
-FIXED = {
-    value
-    for name, value in vars(message_faults).items()
-    if name.isupper() and isinstance(value, str) and not name.startswith("_")
-}
-
 
 def test_a_header_that_nobody_would_read_is_not_sent() -> None:
     """The largest schema that is allowed at all, with long names."""
     categories = [f"{place:04}" + "x" * 1500 for place in range(1000)]
     column = {"name": "channel", "categories": categories, "other": False, "missing": False}
     table = SchemaMessage.model_validate({**a_table().model_dump(), "categorical": [column]})
-    with pytest.raises(MessageError, match=message_faults.BAD_HEADER):
+    with pytest.raises(MessageError, match=faults.BAD_HEADER):
         encode_request(a_request(table=table))
 
 
@@ -144,24 +139,24 @@ def test_the_vector_is_plain_safetensors() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (encode_reply(a_reply(round=2), PARAMS), message_faults.OTHER_ROUND),
-        (encode_reply(a_reply(run="f" * 32), PARAMS), message_faults.OTHER_ROUND),
-        (encode_reply(a_reply(provider="bank2"), PARAMS), message_faults.OTHER_PROVIDER),
-        (encode_reply(a_reply(), PARAMS[:-1]), message_faults.OTHER_SHAPE),
-        (encode_reply(a_reply(), PARAMS.double()), message_faults.OTHER_SHAPE),
-        (encode_reply(a_reply(), PARAMS * torch.inf), message_faults.NOT_FINITE),
-        (encode_reply(a_reply(), PARAMS * torch.nan), message_faults.NOT_FINITE),
-        (encode_reply(a_reply()), message_faults.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS.to(torch.float16)), message_faults.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS[:, None]), message_faults.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS) + b"\0", message_faults.BAD_TENSOR),
-        (encode_reply(a_reply(status="refused", code="privacy-spent"), PARAMS), message_faults.BAD_TENSOR),
-        (encode_reply(a_reply(status="refused")), message_faults.BAD_HEADER),
-        (encode_reply(a_reply(code="computation-failed"), PARAMS), message_faults.BAD_HEADER),
-        (encode_reply(a_reply(), PARAMS).replace(b'"code":""', b'"code":"secret"'), message_faults.BAD_HEADER),
-        (b"", message_faults.NOT_A_MESSAGE),
-        (b"DBZ1\xff\xff\xff\xff{}", message_faults.NOT_A_MESSAGE),
-        (b"\x80\x04\x95" + bytes(40), message_faults.NOT_A_MESSAGE),
+        (encode_reply(a_reply(round=2), PARAMS), faults.OTHER_ROUND),
+        (encode_reply(a_reply(run="f" * 32), PARAMS), faults.OTHER_ROUND),
+        (encode_reply(a_reply(provider="bank2"), PARAMS), faults.OTHER_PROVIDER),
+        (encode_reply(a_reply(), PARAMS[:-1]), faults.OTHER_SHAPE),
+        (encode_reply(a_reply(), PARAMS.double()), faults.OTHER_SHAPE),
+        (encode_reply(a_reply(), PARAMS * torch.inf), faults.NOT_FINITE),
+        (encode_reply(a_reply(), PARAMS * torch.nan), faults.NOT_FINITE),
+        (encode_reply(a_reply()), faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS.to(torch.float16)), faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS[:, None]), faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS) + b"\0", faults.BAD_TENSOR),
+        (encode_reply(a_reply(status="refused", code="privacy-spent"), PARAMS), faults.BAD_TENSOR),
+        (encode_reply(a_reply(status="refused")), faults.BAD_HEADER),
+        (encode_reply(a_reply(code="computation-failed"), PARAMS), faults.BAD_HEADER),
+        (encode_reply(a_reply(), PARAMS).replace(b'"code":""', b'"code":"secret"'), faults.BAD_HEADER),
+        (b"", faults.NOT_A_MESSAGE),
+        (b"DBZ1\xff\xff\xff\xff{}", faults.NOT_A_MESSAGE),
+        (b"\x80\x04\x95" + bytes(40), faults.NOT_A_MESSAGE),
     ],
 )
 def test_a_reply_that_is_not_one_is_refused_in_fixed_words(data: bytes, why: str) -> None:
@@ -195,7 +190,7 @@ def test_a_header_of_any_other_spelling_is_refused(change: Callable[[bytes], byt
     text = a_request("describe").model_dump_json().encode()
     assert decode_request(headed(text)).request == a_request("describe")
     assert change(text) != text
-    with pytest.raises(MessageError, match=re.escape(message_faults.BAD_HEADER)):
+    with pytest.raises(MessageError, match=re.escape(faults.BAD_HEADER)):
         decode_request(headed(change(text)))
 
 
@@ -246,7 +241,7 @@ def test_200_000_mutated_messages_end_in_clean_errors_and_bounded_memory() -> No
                 read(data)
                 outcomes["read"] += 1
             except MessageError as error:
-                assert str(error) in FIXED
+                assert str(error) in faults.FAULTS
                 outcomes["refused"] += 1
     assert sum(outcomes.values()) == 200_000
     assert outcomes["refused"] > 100_000

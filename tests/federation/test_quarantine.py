@@ -16,7 +16,7 @@ from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines import Ask, Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.engines.quarantine import Quarantine, Standing
-from databazaar.federation import message_faults
+from databazaar.federation import failures as faults
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Failures, Lost, Replies
 from databazaar.federation.failures import is_honest
@@ -124,7 +124,7 @@ def test_pauses_double_and_an_answer_clears_the_slate() -> None:
 
 EVERY = [
     *(Code(why) for why in Lost),
-    *(Code(fault) for fault in message_faults.FAULTS),
+    *(Code(fault) for fault in faults.FAULTS),
     BEYOND_LIMIT,
     Code.of("provider-failed", why="computation-failed"),
     SET_ASIDE,

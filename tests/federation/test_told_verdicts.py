@@ -17,8 +17,8 @@ from databazaar.cli.app import app
 from databazaar.defence import Defence
 from databazaar.federation.disputes import Held, compare
 from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
-from databazaar.federation.onboarding import load_kit
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, verified
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.transport import LocalTransport

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from databazaar import Arbiter
 from databazaar.engines import Beginning
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation.grpc_transport import GrpcTransport
 from markets import a_consumer, afar, federated
 from own_samplers import Together
 
@@ -17,7 +17,7 @@ BANKS = ["bank1", "bank2", "bank3"]
 
 
 def main(market: str, consumer: str, seed: str) -> None:
-    with FlareTransport(Path(market), consumer) as transport:
+    with GrpcTransport(Path(market), consumer) as transport:
         engine = federated(BANKS, transport, consumer=consumer, deadline=60.0)
         engine.begin(Beginning(seed * 32))
         report = Arbiter(a_consumer(), afar(BANKS), Together(), engine=engine, seed=int(seed)).run()

@@ -28,9 +28,9 @@ from databazaar.canonical import canonical
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.federation import onboarding
+from databazaar.federation import enrolment
+from databazaar.federation.failures import MessageError
 from databazaar.federation.frames import Channel, ClosedError
-from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
     MAGIC,
     decode_reply,
@@ -241,13 +241,13 @@ def _replay(data: bytes) -> None:
 def _parties() -> tuple[Path, Path, dict[str, bytes]]:
     """A market, a provider's kit, and the files that they send each other."""
     root = Path(tempfile.mkdtemp(prefix="fuzz"))
-    market = onboarding.init_market(root / "market", "fraud", "localhost", 8002).folder
-    files = {"invitation": onboarding.invite(market, "bank1").read_bytes()}
-    asked = onboarding.request(market / "invitations" / "bank1.json", root / "kit")
+    market = enrolment.init_market(root / "market", "fraud", "localhost", 8002).folder
+    files = {"invitation": enrolment.invite(market, "bank1").read_bytes()}
+    asked = enrolment.request(market / "invitations" / "bank1.json", root / "kit")
     files["request"] = asked.read_bytes()
     (market / "invitations" / "bank1.json").rename(root / "kept.json")
     (root / "kept.json").replace(market / "invitations" / "bank1.json")
-    signed = onboarding.sign(market, asked)
+    signed = enrolment.sign(market, asked)
     files["certificate"] = signed.read_bytes()
     (market / "invitations" / "bank1.json").write_bytes(files["invitation"])
     return market, root / "kit", files
@@ -261,15 +261,15 @@ def _file(data: bytes) -> Path:
 
 def _invited(data: bytes) -> None:
     """The kit has a key already, so that none is made: what an invitation says is read before."""
-    onboarding.request(_file(data), _parties()[1])
+    enrolment.request(_file(data), _parties()[1])
 
 
 def _signed(data: bytes) -> None:
-    onboarding.sign(_parties()[0], _file(data))
+    enrolment.sign(_parties()[0], _file(data))
 
 
 def _completed(data: bytes) -> None:
-    onboarding.complete(_parties()[1], _file(data))
+    enrolment.complete(_parties()[1], _file(data))
 
 
 TARGETS = [

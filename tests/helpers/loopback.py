@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from processes import Forked
 
 HERE = Path(__file__).parent
@@ -46,32 +46,29 @@ class Federation:
 
     def __init__(self, root: Path, name: str = "fraud") -> None:
         self.root = root
-        self.market = onboarding.init_market(root / "market", name, "localhost", free_port()).folder
+        self.market = enrolment.init_market(root / "market", name, "localhost", free_port()).folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def enroll(self, name: str) -> Path:
         kit = self.root / name
-        asked = onboarding.request(onboarding.invite(self.market, name), kit)
-        return onboarding.complete(kit, onboarding.sign(self.market, asked)).folder
+        asked = enrolment.request(enrolment.invite(self.market, name), kit)
+        return enrolment.complete(kit, enrolment.sign(self.market, asked)).folder
 
     def up(self) -> None:
         server.up(self.market, max_bytes=MAX_BYTES)
 
     def start(self, name: str, kit: Path | None = None) -> subprocess.Popen[bytes]:
         kit = kit or self.root / name
-        command = [sys.executable, "-m", "databazaar.federation.provider", str(kit)]
+        command = [sys.executable, "-m", "provider_process", str(kit), "parties:noting", str(MAX_BYTES)]
         with (kit / "provider.txt").open("ab") as output:
             process = Forked(
-                [*command, "--handler", "parties:noting", "--max-bytes", str(MAX_BYTES)],
+                command,
                 env={**os.environ, "PYTHONPATH": SEARCH_PATH, "PARTY": name, "NOTES": str(kit / "notes.txt")},
                 stdout=output,
                 stderr=output,
             )
         self.processes[kit.name] = process
         return process
-
-    def children(self, name: str) -> list[psutil.Process]:
-        return psutil.Process(self.processes[name].pid).children(recursive=True)
 
     def kill(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGKILL)

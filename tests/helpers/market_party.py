@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply, is_receipt
-from databazaar.federation.onboarding import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.signing import Signer
 from databazaar.federation.table import Table

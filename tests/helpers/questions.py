@@ -13,7 +13,6 @@ from torch import Tensor
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.accountant import Accountant
-from databazaar.federation.kits import write_provider_kit
 from databazaar.federation.messages import (
     ModelMessage,
     OracleMessage,
@@ -75,7 +74,9 @@ def a_kit(folder: Path) -> Path:
     """A kit as far as a provider's own files go: its key opens no door."""
     invitation = {"kind": "invitation", "market": "fraud", "provider": "bank", "host": "localhost", "port": 20_001}
     invitation |= {"identity": "fraud.server", "authority": "authority"}
-    write_provider_kit(folder, "fraud", "fraud.server", "localhost", 20_001, "authority", "certificate")
+    (folder / "startup").mkdir(parents=True)
+    for name in ("rootCA.pem", "client.crt"):
+        (folder / "startup" / name).write_text("of no use")
     (folder / "invitation.json").write_text(json.dumps(invitation))
     (folder / "startup" / "client.key").write_text(secrets.token_hex(32))
     return folder

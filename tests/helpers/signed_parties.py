@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import MarketKeys, Signer

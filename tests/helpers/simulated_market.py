@@ -19,8 +19,7 @@ from databazaar.engines import Beginning
 from databazaar.engines.protocol import LIMIT
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.failures import is_honest
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import MessageError, is_honest
 from databazaar.federation.messages import OracleMessage, Request, TaskMessage, decode_reply
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, audit_entries
 from databazaar.market.loop import play

@@ -1,5 +1,5 @@
-"""kill -9 at many points of jobs over a real federation, beside one over files: a provider's process, FLARE's client
-below it, FLARE's server, a runner while it asks, the hub.
+"""kill -9 at many points of jobs over a real federation, beside one over files: a provider's process, the
+market's server, a runner while it asks, the hub.
 
 Every market is a copy of one, with the same ids of jobs and the same keys of sites, so an undisturbed run comes to the
 same head each time. Where arbiter or server were killed, so must a disturbed one. Where a provider was killed while it
@@ -36,7 +36,7 @@ from site_market import SITE_SPEC, SITES, Sites, offer_site
 BUYERS = {"first": "buyer", "second": "rival"}
 """The jobs over sites."""
 LONG = {**SITE_SPEC, "market": {"budget": "2.00", "per_round": 2, "seed": 7}}
-KINDS = ("runner", "server", "hub", "hub and provider", "provider", "client")
+KINDS = ("runner", "server", "hub", "hub and provider", "provider")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class SiteStage:
                     struck.append(Struck(point, self._come(market, running, point)))
                 market.wait(lambda: alive(running) and market.over(), "it did not come to its end")
                 assert running.hub.stop() == 0, log.read_text()
-            wrong = self._wrong(market, {point.site for point in points if point.what in ("provider", "client")})
+            wrong = self._wrong(market, {point.site for point in points if point.what == "provider"})
         finally:
             market.database.dispose()
         return [replace(one, wrong=wrong) for one in struck]
@@ -138,9 +138,6 @@ class SiteStage:
         if point.what.endswith("provider"):
             self.sites.kill(point.site)
             self.sites.start(point.site)
-        if point.what == "client":
-            for child in self.sites.children(point.site):
-                child.kill()
         if point.what == "server":
             pid = server.status(self.sites.market).pid
             assert pid is not None

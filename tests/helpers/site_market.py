@@ -13,7 +13,7 @@ from typing import Any
 from databazaar.config.jobs import market_job
 from databazaar.config.playing import begun
 from databazaar.config.toml_text import toml_text
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.runs.folder import RunFolder
 from databazaar.service import credentials, members, offers
 from databazaar.service.database.tables import Job
@@ -60,7 +60,7 @@ class Sites(Federation):
 
     def wait(self) -> None:
         """Until all that were started are connected."""
-        with FlareTransport(self.market) as transport:
+        with GrpcTransport(self.market) as transport:
             absent = transport.wait_for(list(self.processes), WAIT)
         assert absent == [], [(self.root / name / "provider.txt").read_text() for name in absent]
 

@@ -55,17 +55,3 @@ def plain_server(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context
-
-
-def talks(
-    context: ssl.SSLContext, port: int, host: str = "localhost", session: ssl.SSLSession | None = None
-) -> tuple[bytes, ssl.SSLSession | None, bool]:
-    """What the server answers, nothing where it hangs up; the session, and whether it went on from an earlier one."""
-    plain = socket.create_connection(("127.0.0.1", port), timeout=10)
-    with plain, context.wrap_socket(plain, server_hostname=host, session=session) as secure:
-        try:
-            secure.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            said = secure.recv(100)
-        except OSError:
-            said = b""
-        return said, secure.session, bool(secure.session_reused)

@@ -1,4 +1,4 @@
-"""Frames that no honest side sends, to the two places that read them: the server's door and the local relay."""
+"""Frames that no honest side sends, to the two places that read them: the providers' streams and the hub's sockets."""
 
 from __future__ import annotations
 
@@ -6,208 +6,119 @@ import json
 import random
 import socket
 import struct
+import zlib
 from collections.abc import Callable
-from typing import Any
 
-import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.guest import (
-    ANSWER,
-    CHANNEL,
-    HERE,
-    LARGEST,
-    NUMBER,
-    SMALL,
-    UNREGISTERED_BYTES,
-    Guest,
-    House,
-    UnwelcomeError,
-    Verdict,
+from databazaar.federation.payloads import PIECE
+from databazaar.federation.wire import (
+    WireError,
+    body_frames,
+    decode_frame,
+    encode_frame,
+    packed_piece,
+    plain_piece,
+    receive_body,
 )
-from raw_provider import DATA, HELLO, PING, PREFIX, sfm
 
-OPEN = "0" * 32
-TIMES = 50_000
-
-
-def headers(channel: str = "task", topic: str = "heart_beat", **more: Any) -> dict[str, Any]:
-    found = {"channel": channel, "topic": topic, "msg_type": "req", "origin": "bank1", "from": "bank1"}
-    found |= {"destination": "server", "to": "server", "req_id": "1"}
-    return {**{f"cn__{key}": value for key, value in found.items()}, "cn__route": [["bank1", 1.5]], **more}
+TIMES = 5_000
+NESTED = [b"[" * 60_000, b'{"a":' * 10_000, b'{"op":' + b"[" * 30_000 + b"]" * 30_000 + b"}", b"1" * 6_000, b"{}}"]
 
 
-def stream(topic: str, number: str = OPEN, channel: str = CHANNEL) -> dict[str, Any]:
-    more: dict[str, Any] = {"sm__ch": channel, "sm__tp": topic, NUMBER: number}
-    return headers("sm__STREAM", "sm__DATA", **more)
-
-
-def hello(name: Any = "bank1", **more: Any) -> bytes:
-    return sfm(HELLO, None, msgpack.packb({"endpoint_name": name, **more}))
-
-
-def house(registered: bool = True, revoked: bool = False) -> House:
-    return House(
-        registered=lambda name: registered,
-        revoked=lambda name: revoked,
-        expects=lambda name, number: (name, number) == ("bank1", OPEN),
-        sends=lambda name, stream: (name, stream) == ("bank1", 7),
-        awaits=lambda numbers: numbers == "awaited",
-    )
-
-
-def guest(**more: bool) -> Guest:
-    found = Guest("bank1", house(**more))
-    assert found.judge(hello()) is Verdict.CHATTER
-    return found
+@given(st.binary(max_size=300), st.dictionaries(st.text(max_size=9), st.integers()))
+def test_a_frame_is_read_as_it_was_written(piece: bytes, header: Header) -> None:
+    found, body = decode_frame(encode_frame(header, piece))
+    assert found == header and bytes(body) == piece
 
 
 @pytest.mark.parametrize(
-    ("head", "verdict"),
+    ("message", "why"),
     [
-        (headers(), Verdict.CHATTER),
-        (headers("task", "register"), Verdict.CHATTER),
-        (headers("cellnet.channel", "bye"), Verdict.CHATTER),
-        (headers("sm__STREAM", "sm__ACK", sm__id=7), Verdict.CHATTER),
-        (headers("sm__STREAM", "sm__ERROR", sm__id=7), Verdict.CHATTER),
-        (headers("sm__STREAM", "sm__ACK", sm__id=8, sm__em="stop"), Verdict.DROP),
-        (headers("sm__STREAM", "sm__ERROR"), Verdict.DROP),
-        (stream(HERE), Verdict.CHATTER),
-        (stream(ANSWER), Verdict.ANSWER),
-        (headers(cn__msg_type="reply", cn__req_id="awaited"), Verdict.CHATTER),
-        (headers(client_name="bank1"), Verdict.CHATTER),
-        (stream(ANSWER, "1" * 32), Verdict.DROP),
-        (stream("other"), Verdict.DROP),
-        (stream(ANSWER, channel="aux_communication"), Verdict.DROP),
-        (headers(cn__msg_type="reply"), Verdict.DROP),
-        (headers(cn__msg_type="return"), Verdict.DROP),
-        (headers(cn__origin="bank2"), Verdict.DROP),
-        (headers(cn__from="bank2"), Verdict.DROP),
-        (headers(client_name="bank2"), Verdict.DROP),
-        (headers(cn__destination="bank2"), Verdict.DROP),
-        (headers(cn__to="bank2"), Verdict.DROP),
-        (headers(cn__route=[["bank2", 1.0]]), Verdict.DROP),
-        (headers(cn__route=[["bank1", 1.0], ["bank2", 2.0]]), Verdict.DROP),
-        (headers(cn__route=None), Verdict.DROP),
-        (headers(cn__conn_url="tcp://elsewhere:1"), Verdict.DROP),
-        (headers(cn__secure=True), Verdict.DROP),
-        (headers(cn__server_transit_required=True), Verdict.DROP),
-        (headers("admin", "command"), Verdict.DROP),
-        (headers("cellnet.channel", "bulk"), Verdict.DROP),
-        (headers(cn__channel=["task"]), Verdict.DROP),
-        (headers(cn__topic=7), Verdict.DROP),
-        ({}, Verdict.DROP),
+        (b"", "lies about its length"),
+        (b"\x00\x00\x00", "lies about its length"),
+        (struct.pack(">I", 9) + b"{}", "lies about its length"),
+        (struct.pack(">I", 2**31) + b"{}", "lies about its length"),
+        (encode_frame({}, bytes(2 * PIECE)), "lies about its length"),
+        (struct.pack(">I", 2) + b"[]", "no JSON header"),
+        (struct.pack(">I", 2) + b"\xff\xff", "no JSON header"),
+        *((struct.pack(">I", len(text)) + text, "no JSON header") for text in NESTED),
     ],
 )
-def test_what_a_registered_provider_may_say(head: dict[str, Any], verdict: Verdict) -> None:
-    assert guest().judge(sfm(DATA, head, b"x")) is verdict
+def test_a_frame_that_is_none_ends_the_stream(message: bytes, why: str) -> None:
+    with pytest.raises(WireError, match=why):
+        decode_frame(message)
 
 
-def test_who_is_not_registered_may_register_and_little_more() -> None:
-    newcomer = guest(registered=False)
-    assert newcomer.judge(sfm(DATA, headers("task", "challenge"))) is Verdict.CHATTER
-    assert newcomer.judge(sfm(PING)) is Verdict.CHATTER
-    for head in (stream(ANSWER), stream(HERE), headers("sm__STREAM", "sm__ACK")):
-        assert newcomer.judge(sfm(DATA, head)) is Verdict.DROP
-    with pytest.raises(UnwelcomeError, match="does not register"):
-        for _ in range(UNREGISTERED_BYTES // 1000):
-            newcomer.judge(sfm(DATA, headers(), bytes(1000)))
-
-
-@pytest.mark.parametrize(
-    ("frame", "why"),
-    [
-        (b"", "no prefix"),
-        (bytes(LARGEST + 1), "over the size limit"),
-        (sfm(DATA, headers())[:-1], "lies about its length"),
-        (sfm(DATA, headers()) + b"x", "lies about its length"),
-        (PREFIX.pack(16, 9, DATA, 0, 0, 1, 0, 0), "lies about its length"),
-        (sfm(DATA), "header is not valid"),
-        (sfm(DATA, [1]), "header is not valid"),  # type: ignore[arg-type]
-        (PREFIX.pack(1016, 1000, DATA, 0, 0, 1, 0, 0) + b"\x91" * 1000, "header is not valid"),
-        (sfm(DATA, headers(), bytes(SMALL)), "no answer is over the size limit"),
-        (sfm(DATA, stream(HERE), bytes(SMALL)), "no answer is over the size limit"),
-        (sfm(5, None, msgpack.packb({"endpoint_name": "bank1"})), "of kind 5"),
-        (sfm(2), "of kind 2"),
-        (hello(), "claimed endpoint 'bank1'"),
-    ],
-)
-def test_what_ends_a_connection(frame: bytes, why: str) -> None:
-    with pytest.raises(UnwelcomeError, match=why):
-        guest().judge(frame)
-
-
-@pytest.mark.parametrize("name", ["bank2", "bank1.child", "server", "", None, 7, ["bank1"], "x" * 5000])
-def test_who_claims_another_name_than_its_certificate_s(name: Any) -> None:
-    with pytest.raises(UnwelcomeError, match="authenticated as 'bank1'"):
-        Guest("bank1", house()).judge(hello(name))
-
-
-def test_who_says_nothing_of_itself_and_who_is_revoked() -> None:
-    with pytest.raises(UnwelcomeError, match="did not say who it is"):
-        Guest("bank1", house()).judge(sfm(PING))
-    with pytest.raises(UnwelcomeError, match="revoked"):
-        Guest("bank1", house(revoked=True)).judge(hello())
-    assert Guest("bank1", House()).judge(hello()) is Verdict.CHATTER, "before the server has started, no more than that"
-
-
-@pytest.mark.parametrize("key", ["cn__origin", "cn__to", "cn__channel"])
-def test_no_guest_writes_lines_of_its_own_into_the_log(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    line = "x\n2026-11-16 INFO bank2 is revoked\x1b[2J"
-    assert guest().judge(sfm(DATA, {**headers(), key: line})) is Verdict.DROP
-    assert [record.getMessage().isprintable() for record in caplog.records] == [True]
-
-
-def test_no_mutated_frame_passes_in_another_s_name() -> None:
-    """Whatever is done to a frame, it is dropped, ends the connection, or says what this guest may say."""
+def test_mutated_frames_are_read_or_end_the_stream() -> None:
     rng = random.Random(12)
-    nested: Any = "x"
-    for _ in range(100):
-        nested = [nested]
-    heads = [headers(), headers("task", "register"), stream(ANSWER), stream(HERE), headers("admin", "x")]
-    seeds = [sfm(DATA, head, b"body" * 5) for head in heads]
-    seeds += [sfm(DATA, headers(cn__route=nested)), sfm(DATA, headers(more={"a": nested})), sfm(PING)]
-    verdicts = dict.fromkeys(Verdict, 0)
-    for turn in range(TIMES):
-        frame = bytearray(seeds[turn % len(seeds)])
+    good = encode_frame({"op": "answer", "number": "0" * 32, "size": 4, "code": "", "plain": 4, "x": [[{}]]}, b"body")
+    read = 0
+    for _ in range(TIMES):
+        message = bytearray(good)
         for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(len(frame))
-            match rng.randrange(4):
-                case 0:
-                    frame[at] = rng.randrange(256)
-                case 1:
-                    frame[at:at] = rng.randbytes(rng.randrange(1, 5))
-                case 2:
-                    del frame[at : at + rng.randrange(1, 9)]
-                case 3:
-                    frame[at : at + 5] = rng.choice([b"bank2", b"\xff" * 5, b"\x91" * 5, b"\xdf\xff\xff\xff\xff"])
-        if rng.randrange(2) and len(frame) > 4:
-            frame[:4] = struct.pack(">I", len(frame))
-        visitor = guest()
+            rng.choice(mutations(rng))(message)
         try:
-            verdict = visitor.judge(bytes(frame))
-        except UnwelcomeError:
+            header, piece = decode_frame(bytes(message))
+            assert len(plain_piece(header, piece)) <= PIECE
+        except WireError:
             continue
-        verdicts[verdict] += 1
-        if verdict is not Verdict.DROP and frame[6] == DATA:
-            head = msgpack.unpackb(bytes(frame[16 : 16 + PREFIX.unpack_from(frame)[1]]))
-            assert (head["cn__origin"], head["cn__from"], head["cn__destination"]) == ("bank1", "bank1", "server")
-            assert verdict is Verdict.CHATTER or head[NUMBER] == OPEN
-    assert all(count > 100 for count in verdicts.values()), verdicts
+        read += 1
+    assert read > 10
 
 
-def relay_frame(text: bytes, size: int = 0) -> bytes:
+def mutations(rng: random.Random) -> list[Callable[[bytearray], object]]:
+    return [
+        lambda frame: frame.__setitem__(rng.randrange(len(frame)), rng.randrange(256)),
+        lambda frame: frame.__delitem__(slice(1 + rng.randrange(len(frame)), None)),
+        lambda frame: frame.insert(rng.randrange(len(frame)), rng.choice(b'[]{}",:')),
+    ]
+
+
+@pytest.mark.parametrize("plain", [0, -1, PIECE + 1, "4", 10, 2.0, PIECE])
+def test_a_bomb_is_not_set_off(plain: object) -> None:
+    """Whatever it says, it is unpacked to no more than it says, and it says no more than a piece."""
+    with pytest.raises(WireError, match=r"packed piece (is of no size|is not as long|cannot be unpacked)"):
+        plain_piece({"plain": plain}, zlib.compress(bytes(10**7)))
+    with pytest.raises(WireError, match="packed piece"):
+        plain_piece({"plain": plain}, b"no such thing")
+
+
+def test_a_packed_piece_with_more_behind_it_is_refused() -> None:
+    packed = packed_piece(bytes(range(100)))
+    assert plain_piece({"plain": 100}, packed) == bytes(range(100))
+    for wrong in (packed + b"x", packed[:-1], packed * 2):
+        with pytest.raises(WireError):
+            plain_piece({"plain": 100}, wrong)
+
+
+@pytest.mark.parametrize("size", [-1, 1001, "10", None, 2**62])
+def test_a_message_of_no_size_that_it_may_have_takes_no_memory(size: object) -> None:
+    with pytest.raises(WireError, match="over the limit of 1000 bytes"):
+        receive_body(iter([encode_frame({"size": size}, b"x")]), 1000)
+
+
+def test_a_message_is_as_long_as_it_says() -> None:
+    body = bytes(3 * PIECE + 5)
+    frames = [frame for _, frame in body_frames({"op": "x"}, body)]
+    assert len(frames) == 4 and bytes(receive_body(iter(frames), len(body))[1]) == body
+    with pytest.raises(StopIteration):
+        receive_body(iter(frames[:-1]), len(body))
+    with pytest.raises(OverflowError):
+        receive_body(iter(frames[:3] + frames), len(body))
+
+
+def socket_frame(text: bytes, size: int = 0) -> bytes:
     return struct.pack(">IQ", len(text), size) + text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"[" * 100_000, b'{"a":' * 100_000, b'{"op":' + b"[" * 100_000 + b"]" * 100_000 + b"}", b"1" * 100_000, b"{}}"],
-)
-def test_a_deeply_nested_header_closes_the_relay_s_connection(text: bytes) -> None:
+@pytest.mark.parametrize("text", NESTED)
+def test_a_deeply_nested_header_closes_the_connection(text: bytes) -> None:
     with pytest.raises(ClosedError, match="no JSON header"):
-        receive(relay_frame(text))
+        receive(socket_frame(text))
 
 
 def receive(raw: bytes) -> tuple[Header, bytes]:
@@ -219,24 +130,17 @@ def receive(raw: bytes) -> tuple[Header, bytes]:
         return Channel(other, max_bytes=1000).receive()
 
 
-def test_mutated_frames_of_the_relay_are_read_or_close_it() -> None:
+def test_mutated_frames_of_a_socket_are_read_or_close_it() -> None:
     rng = random.Random(12)
-    good = (
-        relay_frame(json.dumps({"op": "request", "names": ["a"], "timeout": 1.5, "x": [[[{}]]]}).encode(), 4) + b"body"
-    )
-    mutate: list[Callable[[bytearray], object]] = [
-        lambda frame: frame.__setitem__(rng.randrange(len(frame)), rng.randrange(256)),
-        lambda frame: frame.__delitem__(slice(rng.randrange(len(frame)), None)),
-        lambda frame: frame.insert(rng.randrange(len(frame)), rng.choice(b'[]{}",:')),
-    ]
-    read = 0
-    for _ in range(TIMES // 10):
+    header = json.dumps({"op": "request", "names": ["a"], "timeout": 1.5, "x": [[[{}]]]}).encode()
+    good, read = socket_frame(header, 4) + b"body", 0
+    for _ in range(TIMES):
         frame = bytearray(good)
-        rng.choice(mutate)(frame)
+        rng.choice(mutations(rng))(frame)
         try:
-            header, body = receive(bytes(frame))
+            found, body = receive(bytes(frame))
         except ClosedError:
             continue
         read += 1
-        assert isinstance(header, dict) and len(body) <= 1000
+        assert isinstance(found, dict) and len(body) <= 1000
     assert read > 100

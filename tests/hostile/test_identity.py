@@ -13,7 +13,8 @@ import torch
 from databazaar import Arbiter, Report, Uniform
 from databazaar.codes import Code
 from databazaar.engines import Ask
-from databazaar.federation import message_faults, onboarding, renewal
+from databazaar.federation import enrolment, renewal
+from databazaar.federation import failures as faults
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
 from databazaar.federation.pki import new_key
@@ -76,16 +77,16 @@ def of_kit(parties: SignedParties, name: str) -> Signer:
 
 
 FORGERIES: dict[str, tuple[Callable[[SignedParties], Handler], str]] = {
-    "unsigned": (lambda parties: poison(), message_faults.NOT_SIGNED),
-    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), message_faults.NOT_SIGNED),
-    "with a made-up key": (lambda parties: poison(Signer(new_key())), message_faults.NOT_SIGNED),
-    "another's honest answer": (lambda parties: parties.worker("bank2"), message_faults.OTHER_PROVIDER),
+    "unsigned": (lambda parties: poison(), faults.NOT_SIGNED),
+    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), faults.NOT_SIGNED),
+    "with a made-up key": (lambda parties: poison(Signer(new_key())), faults.NOT_SIGNED),
+    "another's honest answer": (lambda parties: parties.worker("bank2"), faults.OTHER_PROVIDER),
     "to another question": (
         lambda parties: poison(of_kit(parties, "bank1"), question="0" * 64),
-        message_faults.OTHER_QUESTION,
+        faults.OTHER_QUESTION,
     ),
-    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), message_faults.OTHER_QUESTION),
-    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), message_faults.OTHER_ROUND),
+    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), faults.OTHER_QUESTION),
+    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), faults.OTHER_ROUND),
 }
 
 
@@ -117,12 +118,12 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
             else reply[: -len(b"".join(vector_parts(params)))] + b"".join(vector_parts(params + 1))
         )
 
-    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {message_faults.NOT_SIGNED, ASIDE}
+    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {faults.NOT_SIGNED, ASIDE}
 
 
 @pytest.mark.parametrize(
     ("relabelled", "why"),
-    [(False, message_faults.OTHER_ROUND), (True, message_faults.OTHER_QUESTION)],
+    [(False, faults.OTHER_ROUND), (True, faults.OTHER_QUESTION)],
     ids=["as it was", "renumbered"],
 )
 def test_an_older_reply_is_void(parties: SignedParties, relabelled: bool, why: str) -> None:
@@ -167,8 +168,8 @@ def test_a_mess_under_a_signature_is_named_too(parties: SignedParties, tmp_path:
     report = played(parties, forged, tmp_path / "run")
     by_provider = {a.provider: a for a in report.rounds[0].accesses}
     assert (by_provider[0].failure, by_provider[1].failure) == (
-        Code(message_faults.BAD_TENSOR),
-        Code(message_faults.BAD_HEADER),
+        Code(faults.BAD_TENSOR),
+        Code(faults.BAD_HEADER),
     )
     run = RunFolder(tmp_path / "run")
     assert all("reply" in entry.body for entry in run.entries() if entry.round == 0 and entry.kind in ("post", "void"))
@@ -223,7 +224,7 @@ def test_a_key_counts_until_it_is_revoked(tmp_path: Path) -> None:
     market, kit, keys = parties.market, parties.kits["bank1"], parties.keys
     early, first = parties.signers["bank1"].sign(b"x"), keys.certificates_of("bank1")
     assert keys.signed_with("bank1", b"x", early) and len(first) == 1
-    onboarding.complete(kit, onboarding.sign(market, renewal.renew(kit, new_key=True)))
+    enrolment.complete(kit, enrolment.sign(market, renewal.renew(kit, new_key=True)))
     late = Signer.of_kit(kit).sign(b"x")
     assert keys.signed_with("bank1", b"x", early) and keys.signed_with("bank1", b"x", late)
     assert keys.certificates_of("bank1")[1:] == first

@@ -14,8 +14,8 @@ import pytest
 
 from bad_wire import CHUNK, Wire
 from databazaar import Arbiter, Consumer, Progress, Uniform
-from databazaar.federation import onboarding, server
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation import enrolment, server
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.runs.folder import RunFolder
 from loopback import WAIT, Federation, eventually
 from markets import afar, examples, federated
@@ -40,28 +40,27 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.fixture(scope="module")
 def wire(federation: Federation) -> Iterator[Wire]:
     """bank2 reaches the server through this alone."""
-    with Wire(onboarding.operator_folder(federation.market).port) as made:
-        path = "bank2/startup/fed_client.json"
-        federation.edit(path, lambda it: it["servers"][0]["service"].update(target=f"localhost:{made.own_port}"))
+    with Wire(enrolment.operator_folder(federation.market).port) as made:
+        federation.edit("bank2/invitation.json", lambda it: it.update(port=made.own_port))
         federation.start("bank2")
         yield made
 
 
 @pytest.fixture
-def transport(federation: Federation, wire: Wire) -> Iterator[FlareTransport]:
-    with FlareTransport(federation.market) as opened:
+def transport(federation: Federation, wire: Wire) -> Iterator[GrpcTransport]:
+    with GrpcTransport(federation.market) as opened:
         assert opened.wait_for(BANKS, WAIT) == []
         yield opened
     wire.passes = None
     wire.silent.clear()
 
 
-def came_back(transport: FlareTransport) -> bool:
+def came_back(transport: GrpcTransport) -> bool:
     """bank2 is asked until it answers: a connection that is only half there looks like one for a while."""
     return eventually(lambda: "bank2" in transport.request(["bank2"], b"again", 5)[0], WAIT)
 
 
-def test_a_slow_wire_only_takes_longer(transport: FlareTransport, wire: Wire) -> None:
+def test_a_slow_wire_only_takes_longer(transport: GrpcTransport, wire: Wire) -> None:
     def slowly(chunk: bytes, _: bool) -> bytes:
         time.sleep(0.05)
         return chunk
@@ -74,7 +73,7 @@ def test_a_slow_wire_only_takes_longer(transport: FlareTransport, wire: Wire) ->
 
 
 def test_a_connection_cut_in_the_middle_of_a_message_loses_that_message_alone(
-    transport: FlareTransport, wire: Wire
+    transport: GrpcTransport, wire: Wire
 ) -> None:
     wire.cut_after(100_000)
     replies, failures = transport.request(BANKS, bytes(1_000_000), 6)
@@ -82,7 +81,7 @@ def test_a_connection_cut_in_the_middle_of_a_message_loses_that_message_alone(
     assert came_back(transport)
 
 
-def test_a_connection_that_only_looks_open_holds_nobody_up(transport: FlareTransport, wire: Wire) -> None:
+def test_a_connection_that_only_looks_open_holds_nobody_up(transport: GrpcTransport, wire: Wire) -> None:
     wire.silent.set()
     replies, failures = transport.request(BANKS, b"anybody?", 3)
     assert sorted(replies) == ["bank1"] and failures["bank2"] in ("connection-lost", "no-answer")
@@ -94,7 +93,7 @@ def test_a_connection_that_only_looks_open_holds_nobody_up(transport: FlareTrans
 
 @pytest.mark.parametrize("garble", ["twice", "swapped", "flipped"])
 def test_bytes_sent_twice_out_of_order_or_changed_never_become_an_answer(
-    transport: FlareTransport, wire: Wire, garble: str
+    transport: GrpcTransport, wire: Wire, garble: str
 ) -> None:
     held: list[bytes] = []
 
@@ -116,7 +115,7 @@ def test_bytes_sent_twice_out_of_order_or_changed_never_become_an_answer(
 
 
 def test_recorded_traffic_says_nothing_on_a_new_connection(
-    transport: FlareTransport, wire: Wire, federation: Federation
+    transport: GrpcTransport, wire: Wire, federation: Federation
 ) -> None:
     """All that bank2 ever sent to the server, its answers among it, sent once more by somebody without its key."""
     assert sorted(transport.request(BANKS, b"to be recorded", 20)[0]) == BANKS
@@ -135,7 +134,7 @@ def test_recorded_traffic_says_nothing_on_a_new_connection(
 
 
 def test_a_market_over_a_bad_wire_pays_every_answer_once_and_no_other(
-    transport: FlareTransport, wire: Wire, federation: Federation, tmp_path: Path
+    transport: GrpcTransport, wire: Wire, federation: Federation, tmp_path: Path
 ) -> None:
     """The wire is cut or silent in some rounds; the run goes on with the other bank, and the ledger holds."""
     assert federated(BANKS, transport).would_take(BANKS, WAIT) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ import torch
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.frames import Channel
 from databazaar.federation.messages import ModelMessage
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import Waiting
+from databazaar.federation.provider import ServerStream, Waiting
 from databazaar.federation.table import Table
 from databazaar.federation.work import work_of
 from databazaar.federation.worker import ProviderWorker
@@ -108,12 +106,10 @@ def test_an_answer_that_takes_too_long_is_given_up_between_two_steps(tmp_path: P
 
 
 def test_waiting_questions_are_bounded_in_number_and_bytes() -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        channel, waiting = Channel(here), Waiting(3, 100)
-        for number in range(5):
-            waiting.put((channel, str(number), 0.0, bytes(10)))
-        waiting.put((channel, "large", 0.0, bytes(95)))
-        waiting.put(None)
-        got = [waiting.get(), waiting.get()]
-        assert got[0] is not None and got[0][1] == "large" and got[1] is None
+    stream, waiting = ServerStream(), Waiting(3, 100)
+    for number in range(5):
+        waiting.put((stream, str(number), 0.0, bytes(10)))
+    waiting.put((stream, "large", 0.0, bytes(95)))
+    waiting.put(None)
+    got = [waiting.get(), waiting.get()]
+    assert got[0] is not None and got[0][1] == "large" and got[1] is None

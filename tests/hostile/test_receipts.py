@@ -106,10 +106,10 @@ def bazaar_without(names: list[str], *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.process
-def test_an_audit_needs_cryptography_and_neither_torch_nor_flare(parties: SignedParties, tmp_path: Path) -> None:
+def test_an_audit_needs_cryptography_and_neither_torch_nor_grpc(parties: SignedParties, tmp_path: Path) -> None:
     play(parties, tmp_path / "run")
     arguments = ["audit", str(tmp_path / "run"), "--receipts", str(parties.kits["bank1"])]
-    done = bazaar_without(["torch", "nvflare", "pandas"], *arguments)
+    done = bazaar_without(["torch", "grpc", "pandas"], *arguments)
     assert done.returncode == 0 and "2 receipts of the market agree" in done.stdout, done.stderr
     done = bazaar_without(["cryptography"], *arguments)
     assert done.returncode == 3 and "pip install 'databazaar[federated]'" in done.stderr

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from databazaar import BazaarError, Progress
-from databazaar.federation import acknowledging
-from databazaar.federation.acknowledging import ReceiptSender
+from databazaar.federation import receipt_sender
 from databazaar.federation.exchange import Failures
 from databazaar.federation.exchange import Replies as Raw
 from databazaar.federation.messages import is_receipt
+from databazaar.federation.receipt_sender import ReceiptSender
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, contradictions
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
@@ -53,7 +53,7 @@ def test_a_run_that_ended_before_it_could_say_so_says_so_later(parties: SignedPa
     engine, folder = parties.engine(), tmp_path / "run"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RunFolder, "finish", lambda *_, **__: 1 / 0)
-        patched.setattr(acknowledging, "LAST_PATIENCE", -1.0)
+        patched.setattr(receipt_sender, "LAST_PATIENCE", -1.0)
         with pytest.raises(ZeroDivisionError):
             play(parties, folder, engine)
     assert [receipt.rounds for receipt in receipts_of(parties, "bank1")] == [10]
@@ -126,7 +126,7 @@ class Crowded(Mute):
     """Everybody takes receipts, once it is its turn after others that are asked."""
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Raw, Failures]:
-        self.now += 3 * acknowledging.LAST_PATIENCE
+        self.now += 3 * receipt_sender.LAST_PATIENCE
         return LocalTransport.request(self, names, payload, timeout)
 
 
@@ -146,7 +146,7 @@ def test_whoever_takes_none_costs_less_and_less(parties: SignedParties, tmp_path
         sender.witness(entries)
         seq += len(entries)
     assert (transport.asked.count("bank1"), transport.asked.count("bank2")) == (5, 16)
-    assert transport.now == 5 * acknowledging.PATIENCE * acknowledging.SHARE
+    assert transport.now == 5 * receipt_sender.PATIENCE * receipt_sender.SHARE
     sender.witness(numbered([Entry(0, "close", None, None, None, None, {})], seq))
     assert transport.asked[-2:] == ["bank2", "bank1"], "in the end all are tried once more"
     told = [access.round for receipt in receipts_of(parties, "bank2") for access in receipt.accesses]
@@ -190,7 +190,7 @@ def killed_at(parties: SignedParties, folder: Path, receipt: int, kept: bool) ->
                 os.kill(os.getpid(), signal.SIGKILL)
             return honest(payload)
 
-        acknowledging.EVERY = 2
+        receipt_sender.EVERY = 2
         play(parties, folder, parties.engine({"bank1": deadly}))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, onboarding, pki, renewal, revocations, server
+from databazaar.federation import authority, enrolment, pki, renewal, revocations, server
 from databazaar.federation.check import check
 
 MINUTE = 1 / 24 / 60
@@ -34,7 +34,7 @@ def ends_in(days: float, root: Path) -> None:
     """The certificate of bank1 is replaced by one that ends then."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pki, "LEAF_DAYS", days)
-        sent = json.loads(onboarding.sign(root / "market", renewal.renew(root / "bank1")).read_text())
+        sent = json.loads(enrolment.sign(root / "market", renewal.renew(root / "bank1")).read_text())
     (root / "bank1/startup/client.crt").write_text(sent["certificate"])
 
 
@@ -51,15 +51,15 @@ def test_a_provider_renews_and_keeps_its_name(root: Path, new_key: bool) -> None
     assert bazaar("provider", "complete", sent, "--kit", kit)[0] == 0
     assert held(kit) != before
     assert ((kit / "startup/client.key").read_bytes() != key) == new_key
-    assert not (kit / onboarding.PENDING).exists()
+    assert not (kit / enrolment.PENDING).exists()
     assert (kit / "startup/client.key").stat().st_mode & 0o777 == 0o600
-    assert [certificate.serial_number for certificate in onboarding.issued(market, "bank1")] == [before, held(kit)]
+    assert [certificate.serial_number for certificate in authority.issued(market, "bank1")] == [before, held(kit)]
     (entry,) = revocations.read(market / "ca/crl.pem", authority.certificate_of(market))
     assert entry.serial == before and entry.superseded and revocations.in_force(market / "ca/crl.pem") == set()
-    assert onboarding.members(market) == ["bank1", "bank2"]
+    assert enrolment.members(market) == ["bank1", "bank2"]
     again = renewal.renew(kit)
-    onboarding.complete(kit, onboarding.sign(market, again))
-    assert len(onboarding.issued(market, "bank1")) == 3
+    enrolment.complete(kit, enrolment.sign(market, again))
+    assert len(authority.issued(market, "bank1")) == 3
 
 
 def test_a_request_to_renew_is_taken_from_the_holder_of_the_name_alone(root: Path) -> None:
@@ -70,29 +70,29 @@ def test_a_request_to_renew_is_taken_from_the_holder_of_the_name_alone(root: Pat
     for name, sent in {"own": stolen, "forged": {**stolen, "request": asked, "proof": proof}}.items():
         (root / f"{name}.json").write_text(json.dumps(sent))
         with pytest.raises(BazaarError, match=r"not one of bank1|not made with bank1's present key"):
-            onboarding.sign(market, root / f"{name}.json")
+            enrolment.sign(market, root / f"{name}.json")
     (root / "ghost.json").write_text(json.dumps({**stolen, "provider": "ghost"}))
     with pytest.raises(BazaarError, match="ghost has no certificate to renew"):
-        onboarding.sign(market, root / "ghost.json")
-    assert len(onboarding.issued(market, "bank1")) == 1
+        enrolment.sign(market, root / "ghost.json")
+    assert len(authority.issued(market, "bank1")) == 1
 
 
 def test_a_request_to_renew_serves_once(root: Path) -> None:
     """Signed again it gives the same certificate; after the next one it is worth nothing."""
     market, kit = root / "market", root / "bank1"
     asked = Path(shutil.copy(renewal.renew(kit, new_key=True), root / "first.json"))
-    first = onboarding.sign(market, asked).read_text()
-    assert onboarding.sign(market, asked).read_text() == first
-    onboarding.complete(kit, market / "certificates/bank1.json")
-    onboarding.complete(kit, onboarding.sign(market, renewal.renew(kit, new_key=True)))
+    first = enrolment.sign(market, asked).read_text()
+    assert enrolment.sign(market, asked).read_text() == first
+    enrolment.complete(kit, market / "certificates/bank1.json")
+    enrolment.complete(kit, enrolment.sign(market, renewal.renew(kit, new_key=True)))
     with pytest.raises(BazaarError, match="not made with bank1's present key"):
-        onboarding.sign(market, asked)
+        enrolment.sign(market, asked)
     renewal.renew(kit)
     server.revoke(market, "bank1")
     with pytest.raises(BazaarError, match="bank1 was revoked"):
-        onboarding.sign(market, kit / "bank1.renewal.json")
+        enrolment.sign(market, kit / "bank1.renewal.json")
     with pytest.raises(BazaarError, match="bank1 was revoked"):
-        onboarding.invite(market, "bank1")
+        enrolment.invite(market, "bank1")
 
 
 def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_finished(
@@ -100,25 +100,25 @@ def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_fin
 ) -> None:
     market, kit = root / "market", root / "bank1"
     older = Path(shutil.copy(market / "certificates/bank1.json", root / "older.json"))
-    renewed = onboarding.sign(market, renewal.renew(kit, new_key=True))
+    renewed = enrolment.sign(market, renewal.renew(kit, new_key=True))
 
     def cut(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(onboarding, "take_up", cut)
+        patch.setattr(enrolment, "take_up", cut)
         with pytest.raises(KeyboardInterrupt):
-            onboarding.complete(kit, renewed)
+            enrolment.complete(kit, renewed)
     assert any("do not belong together" in finding.says for finding in check(kit))
-    onboarding.complete(kit, renewed)
+    enrolment.complete(kit, renewed)
     with pytest.raises(BazaarError, match="not for bank1's key"):
-        onboarding.complete(kit, older)
+        enrolment.complete(kit, older)
     monkeypatch.setattr(pki, "_CLOCK_SKEW", dt.timedelta(hours=1))
     key = pki.load_key(root / "bank2/startup/client.key").public_key()
-    text = pki.pem(onboarding.operator_folder(market).authority(None, authority.from_environment).issue("bank2", key))
+    text = pki.pem(enrolment.operator_folder(market).authority(None, authority.from_environment).issue("bank2", key))
     (root / "old.json").write_text(json.dumps({"kind": "certificate", "provider": "bank2", "certificate": text}))
     with pytest.raises(BazaarError, match="holds a newer certificate"):
-        onboarding.complete(root / "bank2", root / "old.json")
+        enrolment.complete(root / "bank2", root / "old.json")
 
 
 @pytest.mark.process
@@ -149,15 +149,15 @@ def test_a_name_whose_certificate_has_ended_is_invited_again(root: Path) -> None
     asked = renewal.renew(kit)
     ends_in(-MINUTE, root)
     with pytest.raises(BazaarError, match="the certificate of bank1 has ended: run `bazaar federation invite bank1`"):
-        onboarding.sign(market, asked)
+        enrolment.sign(market, asked)
     with pytest.raises(BazaarError, match="the certificate has ended: ask the operator for an invitation"):
         renewal.renew(kit)
     assert "has expired" in {finding.what: finding for finding in check(kit)}["certificate"].says
-    asked = onboarding.request(onboarding.invite(market, "bank1"), root / "new")
-    onboarding.complete(root / "new", onboarding.sign(market, asked))
-    assert len(onboarding.issued(market, "bank1")) == 3
+    asked = enrolment.request(enrolment.invite(market, "bank1"), root / "new")
+    enrolment.complete(root / "new", enrolment.sign(market, asked))
+    assert len(authority.issued(market, "bank1")) == 3
     with pytest.raises(BazaarError, match="already has a certificate"):
-        onboarding.invite(market, "bank1")
+        enrolment.invite(market, "bank1")
 
 
 @pytest.mark.process

@@ -9,7 +9,7 @@ import pytest
 
 import simulated_market
 from databazaar.federation import engine
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import Answered, Request, decode_reply
 from databazaar.ledger import Entry, MemoryStore, Snapshot
 from simulated_market import CrashingStore, simulate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from cli_markets import bazaar
 
 from databazaar import Consumer
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding
 from databazaar.federation.accountant import history_in
-from databazaar.federation.check import stranger
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger.database import Database
 from databazaar.money import Currency
@@ -88,14 +85,6 @@ def test_weights_that_are_no_weights_are_found(finished: Path, run_of: Callable[
     spoilt = run_of(finished)
     (spoilt / "model" / "model.safetensors").write_bytes(b"nothing")
     assert "does not hold the model that the ledger names" in RunFolder(spoilt).audit().message
-
-
-@pytest.mark.process
-def test_nobody_at_the_markets_address_is_no_stranger(root: Path) -> None:
-    kit = onboarding.load_kit(root / "bank1")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        taken.getsockname()
-    assert stranger(kit, timeout=0.2) == ""
 
 
 def test_a_statement_for_rounds_that_the_kit_did_not_answer_warns_of_a_copy(root: Path) -> None:

@@ -33,7 +33,7 @@ def earnings(
     says was paid for it."""
     need_packages()
     from databazaar.federation import receipts, records
-    from databazaar.federation.onboarding import load_kit
+    from databazaar.federation.enrolment import load_kit
 
     given = None
     if statement is not None:

@@ -33,7 +33,7 @@ Ca = Annotated[
 
 def need_packages() -> None:
     """One sentence instead of a traceback where the extra is not installed."""
-    if any(find_spec(name) is None for name in ("nvflare", "psutil", "cryptography")):
+    if any(find_spec(name) is None for name in ("grpc", "cryptography")):
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'")
 
 
@@ -78,9 +78,9 @@ def init(
 ) -> None:
     """Makes the market's certificates and its server's kit."""
     need_packages()
-    from databazaar.federation import onboarding
+    from databazaar.federation import enrolment
 
-    market = onboarding.init_market(folder, name, host, port, ca, passphrase(new=True) if locked else None)
+    market = enrolment.init_market(folder, name, host, port, ca, passphrase(new=True) if locked else None)
     typer.echo(f"{market.folder} is made: keep it to yourself, it holds the market's keys")
     if ca is not None:
         typer.echo(f"the authority's key is in {ca} alone: sign, revoke and renew with `--ca {ca}`, then put it away")
@@ -91,9 +91,9 @@ def init(
 def invite(name: Name, folder: Folder = FOLDER) -> None:
     """Writes an invitation for one provider. It carries a secret: send it where only that provider reads."""
     need_packages()
-    from databazaar.federation import onboarding
+    from databazaar.federation import enrolment
 
-    path = onboarding.invite(folder, name)
+    path = enrolment.invite(folder, name)
     typer.echo(f"{path}: send it to {name}, who runs `bazaar provider request {path.name}`")
 
 
@@ -127,9 +127,9 @@ def sign(
     if request is None:
         _renew_server(folder, ca, stolen)
         return
-    from databazaar.federation import onboarding
+    from databazaar.federation import enrolment
 
-    path = onboarding.sign(folder, request, ca, passphrase)
+    path = enrolment.sign(folder, request, ca, passphrase)
     typer.echo(f"{path}: send it to {path.stem}, who runs `bazaar provider complete {path.name}`")
 
 

@@ -20,8 +20,7 @@ from databazaar.cli import play
 from databazaar.config.jobs import market_job
 from databazaar.data.fraud import TARGET, Bank, fraud_banks
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, server
-from databazaar.federation.processes import stop
+from databazaar.federation import enrolment, server
 
 BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal-direct")
 
@@ -37,12 +36,12 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
     with _terminable(), tempfile.TemporaryDirectory(prefix="bazaar-") as name, contextlib.ExitStack() as stack:
         root = Path(name)
         say("the operator makes the market's certificates and starts its server")
-        market = onboarding.init_market(root / "federation", "demo", "localhost", _free_port()).folder
+        market = enrolment.init_market(root / "federation", "demo", "localhost", _free_port()).folder
         stack.callback(server.down, market)
         server.up(market)
         for bank in banks:
             say(f"{bank.id} makes its key, is certified, and joins with its own file")
-            stack.callback(stop, _join(root, market, bank))
+            stack.callback(_stop, _join(root, market, bank))
         story.holdout.to_csv(root / "holdout.csv", index=False)
         (root / "market.toml").write_text(_market_toml(budget, seed))
         job = replace(market_job(root / "market.toml"), notes={bank.id: bank.note for bank in banks})
@@ -69,8 +68,8 @@ def _terminable() -> Iterator[None]:
 
 def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
     kit = root / bank.id
-    asked = onboarding.request(onboarding.invite(market, bank.id), kit)
-    onboarding.complete(kit, onboarding.sign(market, asked))
+    asked = enrolment.request(enrolment.invite(market, bank.id), kit)
+    enrolment.complete(kit, enrolment.sign(market, asked))
     data = kit / "transactions.parquet"
     bank.frame.to_parquet(data, index=False)
     command = [sys.executable, "-m", "databazaar", "provider", "join", str(kit), "--data", str(data)]
@@ -78,6 +77,16 @@ def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, then insist."""
+    process.terminate()
+    try:
+        process.wait(2.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:

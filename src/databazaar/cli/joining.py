@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import typer
@@ -14,24 +16,24 @@ import typer
 from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
-from databazaar.federation.copies import Evictions, only_copy
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.copies import only_copy
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.payloads import log as transfers
 from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import ProviderNode, load_function
+from databazaar.federation.provider import ProviderNode
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import Signer
 from databazaar.federation.table import Table
-from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
+from databazaar.federation.worker import ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 
+if TYPE_CHECKING:
+    from databazaar.federation.privacy import PrivateUpdates
+
 _MOST = 1e6
-_LOOK = 30.0
-"""Seconds between two looks at whether somebody else uses this kit."""
-log = logging.getLogger(__name__)
 
 
 def source(
@@ -51,9 +53,17 @@ def source(
 
 
 def _load(name: str) -> VectorOracle:
-    """The provider's own function, by the name that it wrote on its own command line."""
+    """The provider's own function, `package.module:function`, by the name that it wrote on its own command line."""
     sys.path.insert(0, str(Path.cwd()))
-    return load_function(name, f"--oracle {name} is not found", "parameters to update")
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError):
+        raise BazaarError(f"--oracle {name} is not found: write module:function of something installed here") from None
+    if not callable(found):
+        raise BazaarError(f"{name} cannot be called: name a function from parameters to update")
+    function: VectorOracle = found
+    return function
 
 
 def policy(
@@ -89,7 +99,7 @@ def privacy(
     delta: float,
     account: str | None,
     per_consumer: float | None = None,
-) -> Privacy | None:
+) -> PrivateUpdates | None:
     """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
         if per_consumer is not None:
@@ -123,7 +133,9 @@ def pins(kit: Path, given: Path | None, most: int = 1) -> Pins:
     return made
 
 
-def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int, at_once: int = 1) -> None:
+def stay(
+    kit: Path, source: Source, policy: Policy, privacy: PrivateUpdates | None, threads: int, at_once: int = 1
+) -> None:
     """Answers until the process is asked to end."""
     if at_once > 1 and not callable(source):
         raise BazaarError(
@@ -152,11 +164,4 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
                 if node.connected.is_set():
                     typer.echo("connected", err=True)
                     break
-            evictions = Evictions(loaded.folder / "log.txt")
-            while not done.wait(_LOOK):
-                if evictions.often():
-                    log.warning(
-                        "%s lets us in and puts us out again and again: if the network is sound, somebody answers with "
-                        "a copy of this kit; ask the operator who is connected, and to revoke the name",
-                        loaded.market,
-                    )
+            done.wait()

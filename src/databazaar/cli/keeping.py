@@ -25,7 +25,7 @@ def schema(
 ) -> None:
     """Shows the schemas that you answer by, and those that the market offers: what is predicted from what."""
     need_packages()
-    from databazaar.federation.onboarding import load_kit
+    from databazaar.federation.enrolment import load_kit
     from databazaar.federation.pins import Pins, fingerprint, meaning, read_schema
 
     pins = Pins(load_kit(kit).folder)

@@ -47,9 +47,9 @@ def request(
         return
     if new_key:
         raise BazaarError("--new-key renews a kit's certificate: give the kit instead of an invitation")
-    from databazaar.federation import onboarding
+    from databazaar.federation import enrolment
 
-    path = onboarding.request(invitation, kit)
+    path = enrolment.request(invitation, kit)
     typer.echo(f"{path}: send it to the operator, who runs `bazaar federation sign {path.name}`")
 
 
@@ -78,13 +78,13 @@ def complete(
     """Puts your certificate into the kit, which then can connect. The market's revocation list says which servers are
     not believed any more, because their key was stolen."""
     need_packages()
-    from databazaar.federation import onboarding, renewal
+    from databazaar.federation import enrolment, renewal
 
     if sent.suffix == ".pem":
         renewal.take_list(kit, sent)
         typer.echo(f"{kit} has the list, and looks at it whenever it connects")
         return
-    made = onboarding.complete(kit, sent)
+    made = enrolment.complete(kit, sent)
     typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
 
 

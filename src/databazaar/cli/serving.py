@@ -60,7 +60,7 @@ def refuse_unfit(cash: str, federation: Path | None, proxy: str | None) -> None:
 
     CASHIERS.build({"kind": cash})
     if federation is not None:
-        from databazaar.federation.onboarding import operator_folder
+        from databazaar.federation.enrolment import operator_folder
 
         operator_folder(federation)
     for one in (proxy or "127.0.0.1").split(","):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.federation.kits import write_json
 from databazaar.federation.policy import RefusedError
+from databazaar.federation.private_files import write_json
 from databazaar.files import alone
 
 History = list[tuple[float, float, int]]
@@ -25,11 +25,8 @@ OTHERS = "…"
 
 
 class Accountant:
-    """What has been spent from one account, in Rényi differential privacy, and the cap that it must not pass.
-
-    What consumers are told composes: whoever puts their answers together knows all of it. So `cap` is for all of them
-    together; `cap_per_consumer` is for what each one is told, who is known by the market's word.
-    """
+    """What has been spent from one account, in Rényi differential privacy. What consumers are told composes, so `cap`
+    is for all of them together; `cap_per_consumer` is for each, who is known by the market's word."""
 
     def __init__(self, path: Path, delta: float, cap: float, cap_per_consumer: float | None = None) -> None:
         refuse_unfit(delta, cap, cap_per_consumer)

@@ -15,7 +15,7 @@ from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.federation.accountant import account_lock, read_account
-from databazaar.federation.kits import write_json
+from databazaar.federation.private_files import write_json
 from databazaar.files import alone
 
 PLACE = "DATABAZAAR_ACCOUNTS"

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from databazaar.errors import BazaarError
 from databazaar.federation import pki
-from databazaar.federation.kits import PRIVATE, make_folder
-from databazaar.federation.papers import CertificateFile, read_paper
+from databazaar.federation.enrolment_files import CertificateFile, read_file
+from databazaar.federation.private_files import PRIVATE, make_folder
 from databazaar.files import write_whole
 
 KEY, CERTIFICATE = "ca.key", "ca.pem"
@@ -95,7 +95,7 @@ def current(market: Path, name: str) -> x509.Certificate | None:
     path = market / "certificates" / f"{name}.json"
     if not path.exists():
         return None
-    return pki.load_certificate(read_paper(path, CertificateFile, f"{path} cannot be read: put it back").certificate)
+    return pki.load_certificate(read_file(path, CertificateFile, f"{path} cannot be read: put it back").certificate)
 
 
 def issued(market: Path, name: str) -> list[x509.Certificate]:

@@ -1,24 +1,20 @@
-"""What a provider can find out before anything is at stake: name, port, certificates, clock, policy."""
+"""What a provider can find out before anything is at stake: name, port, certificates, clock."""
 
 from __future__ import annotations
 
 import datetime as dt
-import email.utils
-import json
-import re
 import socket
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation.kits import PROVIDER_COMPONENT
-from databazaar.federation.onboarding import Kit, load_kit
+from databazaar.federation.enrolment import Kit, load_kit
 from databazaar.federation.pki import days_left, ended
 from databazaar.federation.records import SCHEMA
 from databazaar.federation.renewal import kit_certificate, kit_warning
-from databazaar.federation.tls import client_context
+from databazaar.federation.tls import open_channel
+from databazaar.federation.wire import SERVICE, WireError, decode_frame, grpc
 from databazaar.learning.asked_rows import refuse_small_table
 
 _SKEW = 300.0
@@ -36,13 +32,12 @@ class Finding:
 def check(folder: Path, timeout: float = 5.0) -> list[Finding]:
     """Look at everything in order; what cannot be looked at because of an earlier fault is left out."""
     kit = load_kit(folder)
-    found = [_try("key", _key, kit), _try("certificate", _certificate, kit), _try("policy", _policy, kit)]
-    found.append(_try("name", _resolve, kit))
+    found = [_try("key", _key, kit), _try("certificate", _certificate, kit), _try("name", _resolve, kit)]
     if found[-1].ok:
-        date: list[str] = []
-        found.append(_try("connection", lambda k: _handshake(k, timeout, date), kit))
-        if found[-1].ok and date:
-            found.append(_try("clock", lambda k: _clock(date[0]), kit))
+        time: list[str] = []
+        found.append(_try("connection", lambda k: _connect(k, timeout, time), kit))
+        if found[-1].ok:
+            found.append(_try("clock", lambda k: _clock(time[0]), kit))
     return found
 
 
@@ -94,22 +89,6 @@ def _certificate(kit: Kit) -> str:
     return f"{kit.provider} of {kit.market}, valid for {days_left(certificate)} days more{warning and '; ' + warning}"
 
 
-def _policy(kit: Kit) -> str:
-    local = kit.folder / "local"
-    remedy = "put the certificate into the kit again to restore it"
-    try:
-        rights = json.loads((local / "authorization.json").read_text())["permissions"]
-        resources = json.loads((local / "resources.json").read_text())
-        components = [part["path"] for part in resources["components"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BazaarError(f"the policy in {local} cannot be read: {remedy}") from None
-    if any(right != "none" for role in rights.values() for right in role.values()):
-        raise BazaarError(f"{local / 'authorization.json'} grants rights to the server: {remedy}")
-    if components != [PROVIDER_COMPONENT] or resources.get("class_list_enforcement_mode") != "enforce":
-        raise BazaarError(f"{local / 'resources.json'} admits code other than ours: {remedy}")
-    return "no job, no command and no code from the server is accepted"
-
-
 def _resolve(kit: Kit) -> str:
     try:
         found = socket.getaddrinfo(kit.host, kit.port, type=socket.SOCK_STREAM)
@@ -118,74 +97,21 @@ def _resolve(kit: Kit) -> str:
     return f"{kit.host} is {found[0][4][0]}"
 
 
-def stranger(kit: Kit, timeout: float = 5.0) -> str:
-    """Why whoever answers at the market's address is not its server; nothing if it is, or if nobody answers."""
-    try:
-        context = _context(kit)
-        with socket.create_connection((kit.host, kit.port), timeout=timeout) as plain:
-            _secure(kit, context, plain).close()
-    except _StrangerError as error:
-        return str(error)
-    except (BazaarError, OSError, ValueError):
-        return ""  # what else there is to say, `check` says, and FLARE tries again
-    return ""
-
-
-class _StrangerError(BazaarError):
-    """Somebody answers in the server's place."""
-
-
-def _context(kit: Kit) -> ssl.SSLContext:
-    """The same as FLARE gets: the market's own authority, its server's name, the host that is dialled."""
-    startup = kit.folder / "startup"
-    try:
-        identity = str(json.loads((startup / "fed_client.json").read_bytes())["servers"][0]["identity"])
-        return client_context(startup / "client.crt", startup / "client.key", startup / "rootCA.pem", identity)
-    except (OSError, ssl.SSLError):
-        raise BazaarError(
-            "client.crt and client.key do not belong together: put the operator's certificate into the kit again, or "
-            "make a new kit from an invitation of the operator"
-        ) from None
-    except (ValueError, LookupError, TypeError):
-        raise BazaarError("the kit's fed_client.json cannot be read: put the certificate into the kit again") from None
-
-
-def _secure(kit: Kit, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
-    try:
-        return context.wrap_socket(plain, server_hostname=kit.host)
-    except ssl.SSLCertVerificationError as error:
-        raise _StrangerError(
-            f"the server at {kit.host}:{kit.port} is not the market's ({error.verify_message.rstrip('.')}): "
-            "ask the operator"
-        ) from None
-
-
-def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
-    context = _context(kit)
-    try:
-        plain = socket.create_connection((kit.host, kit.port), timeout=timeout)
-    except OSError:
-        raise BazaarError(
-            f"nothing answers at {kit.host}:{kit.port}: ask the operator if the server is up, "
-            "and your network's keeper if you are let out to that port"
-        ) from None
-    try:
-        with plain, _secure(kit, context, plain) as secure:
-            secure.sendall(f"GET / HTTP/1.1\r\nHost: {kit.host}\r\nConnection: close\r\n\r\n".encode())
-            answer = secure.recv(65536)
-    except OSError:
-        answer = b""
-    if not answer:
-        raise BazaarError(
-            "the server does not take this kit's certificate (it may be revoked): ask the operator for a new invitation"
-        )
-    date += re.findall(r"(?mi)^Date: (.*?)\r?$", answer.decode("latin-1"))
+def _connect(kit: Kit, timeout: float, time: list[str]) -> str:
+    with open_channel(kit, timeout) as channel:
+        try:
+            said = decode_frame(channel.unary_unary(f"/{SERVICE}/Hello")(b"", timeout=timeout))[0]
+        except (grpc.RpcError, WireError):
+            raise BazaarError(
+                "the server does not take this kit's certificate (it may be revoked): ask the operator for a new "
+                "invitation"
+            ) from None
+    time.append(str(said.get("time")))
     return f"{kit.market}'s server answers, and each side takes the other's certificate"
 
 
-def _clock(date: str) -> str:
-    server = email.utils.parsedate_to_datetime(date)
-    apart = abs((dt.datetime.now(dt.UTC) - server).total_seconds())
+def _clock(time: str) -> str:
+    apart = abs((dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(time)).total_seconds())
     if apart > _SKEW:
         raise BazaarError(f"this clock and the server's are {apart:.0f} s apart: set this machine's clock")
     return f"this clock and the server's are within {apart + 1:.0f} s"

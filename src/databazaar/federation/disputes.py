@@ -1,7 +1,7 @@
 """What signatures prove about a ledger: `bazaar audit` with the receipts that providers have kept.
 
 Only what the market has signed counts against its ledger, and only what a provider has signed counts against the
-provider. What one of them merely says is told as a remark. Neither torch nor FLARE is needed, only cryptography.
+provider. What one of them merely says is told as a remark. Neither torch nor gRPC is needed, only cryptography.
 """
 
 from __future__ import annotations

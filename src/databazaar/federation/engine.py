@@ -14,11 +14,9 @@ from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
-from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import REFUSED, declined, is_honest
-from databazaar.federation.lanes import LONGEST_NAME
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import REFUSED, MessageError, declined, is_honest
+from databazaar.federation.fair_queue import LONGEST_NAME
 from databazaar.federation.messages import (
     Request,
     TaskMessage,
@@ -28,6 +26,7 @@ from databazaar.federation.messages import (
     question_hash,
 )
 from databazaar.federation.payloads import Body
+from databazaar.federation.receipt_sender import ReceiptSender
 from databazaar.federation.transport import Transport
 from databazaar.learning.task import Schedule, step_at
 from databazaar.ledger.chain import Entry
@@ -52,19 +51,12 @@ class JudgedReply(NamedTuple):
 
 
 class FederatedEngine(Engine):
-    """Asks providers by name for the work that `task` describes, and waits no longer than `deadline` seconds.
-
-    `step` is the oracle's learning rate, a number or a schedule of the round. A provider in quarantine is first
-    asked for a sign of life, with a short deadline of its own; one that gives it is asked like the others. A run that
-    is kept waits `wait` seconds for its providers to connect before it begins or goes on.
-
-    With `keys` a reply counts only if the provider has signed it: then it is kept, the ledger names it, and the
-    provider gets receipts. Without them, as at home, nobody signs anything.
-
-    Providers are told for which `consumer` and by which `contract` they are asked, where there are such.
-
-    `privacy` has what providers with differential privacy say that they have spent, as (ε, δ).
-    """
+    """Asks providers by name for the work that `task` describes, and waits no longer than `deadline` seconds. `step`
+    is the oracle's learning rate, a number or a schedule of the round. A provider in quarantine is first asked for a
+    sign of life, with a shorter deadline. A run that is kept waits `wait` seconds for its providers before it begins
+    or goes on. With `keys` a reply counts only if the provider has signed it: the reply is kept, the ledger names it,
+    and the provider gets receipts. Providers are told the `consumer` and the `contract`. `privacy` has (ε, δ) as
+    providers say that they have spent it."""
 
     kind = "federated"
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError, Piece
-from databazaar.federation.lanes import Lanes, Place, Queue, State
+from databazaar.federation.fair_queue import FairQueue, Queue, State, Ticket
 from databazaar.federation.payloads import PIECE, Transfer
 
 REPLY_ROOM = 64 * 1024
@@ -20,8 +19,6 @@ BEAT = 1.0
 """Seconds between two words to one who waits for its answers."""
 SLOWEST = 128 * 1024
 """Bytes a second at which a large question or answer has to move on the whole, beside its deadline."""
-_TURN = 64
-"""Pieces that are passed on before anything else is looked after."""
 
 
 class Lost(StrEnum):
@@ -56,6 +53,8 @@ Watch = Callable[[Mapping[str, Transfer]], None]
 class _Question:
     timeout: float
     size: int
+    room: int
+    deliver: Deliver | None
     open: dict[str, _Open] = field(default_factory=dict)
     replies: Replies = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
@@ -64,35 +63,50 @@ class _Question:
 @dataclass(eq=False)
 class _Open:
     """One provider's part in a question. `until` is its deadline once it was sent; where nobody wants it any more, it
-    is when the provider's lane is freed."""
+    is when the provider's queue is freed."""
 
     name: str
     number: str
     question: _Question
-    place: Place
-    arriving: Arriving
+    ticket: Ticket
     until: float = inf
     began: float = inf
     moved: int = 0
+    size: int = 0
+    received: int = 0
+    body: bytearray = field(default_factory=bytearray)
+    delivering: bool = False
 
     @property
     def wanted(self) -> bool:
         return self.question.open.get(self.name) is self
 
+    @property
+    def deliver(self) -> Deliver | None:
+        """Who takes the pieces of the answer as they come, where it is large."""
+        return self.question.deliver if self.size > PIECE else None
+
+    def fault(self, size: object, code: object, data: bytes) -> Lost | None:
+        """What is wrong with the next piece; it is counted where nothing is. Nothing that it says is believed."""
+        if not isinstance(size, int) or size < 0 or (self.received and size != self.size):
+            return Lost.PROVIDER_ERROR
+        if size > self.question.room:
+            return Lost.TOO_LARGE
+        self.size = size
+        too_much = self.received + len(data) > size or not (data or size == 0)
+        if too_much or (code != "" and (size > PIECE or len(data) != size)):
+            return Lost.PROVIDER_ERROR
+        self.received += len(data)
+        return None
+
 
 class Exchange:
-    """Sends one payload to many, each when its turn in the provider's lane has come, and gathers the answers.
-
-    Every provider gets a random number of its own with every question, and an answer counts only under that number,
-    from that provider, while the question is open. So an answer that comes late belongs to nothing and is dropped, and
-    whoever knows its own number knows nothing of another's. What has come of an answer is let go with its question.
-
-    The deadline of an ask runs from when it is sent. A provider that has not answered by then is busy with it, and is
-    asked nothing else until the late answer comes, its connection is lost, or as much time again has passed.
-
-    A large question or answer takes its time, so every piece of one that has moved puts the deadline off: to as long
-    from then as from the beginning, and in all not further than what has moved may take at the slowest.
-    """
+    """Sends one payload to many, each when its turn in the provider's queue has come, and gathers the answers. Every
+    provider gets a random number with every question, and an answer counts only under that number, from that
+    provider, while the question is open. The deadline runs from when an ask is sent; every piece of a large question
+    or answer that has moved puts it off, in all not further than what has moved may take at the slowest. A provider
+    that is late is asked nothing else until its answer comes, its connection is lost, or as much time again has
+    passed."""
 
     def __init__(
         self,
@@ -103,19 +117,16 @@ class Exchange:
         ended: Callable[[str], None] = lambda number: None,
         capacity: Callable[[str], int] = lambda name: 1,
         taken: Callable[[str], int] = lambda number: 0,
-        passed: Callable[[str, Piece], None] = lambda name, piece: None,
     ) -> None:
-        """`taken` says how many bytes of the question of this number its provider has, `passed` hears of pieces once
-        they were delivered."""
+        """`taken` says how many bytes of the question of this number were sent to its provider."""
         self._send = send
         self._connected = connected
         self._max_bytes = max_bytes
         self._poll = poll
         self._ended = ended
         self._taken = taken
-        self._passed = passed
         self._open: dict[str, _Open] = {}
-        self._lanes = Lanes(capacity)
+        self._fair_queue = FairQueue(capacity)
         self._changed = threading.Condition()
 
     def ask(
@@ -131,18 +142,16 @@ class Exchange:
     ) -> tuple[Replies, Failures]:
         """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after
         the last piece of a large question or answer moved. Where there is somebody to deliver to, large answers go
-        there, and who is neither in the replies nor in the failures has answered. Whatever `tell`, `deliver` or `watch`
-        raises ends the question: nobody is there any more to hear the answers."""
-        question = _Question(timeout, len(payload))
+        there, from the thread that took them, and who is neither in the replies nor in the failures has answered.
+        Whatever `tell` or `watch` raises ends the question: nobody is there any more to hear the answers."""
         room = min(self._max_bytes, len(payload) + REPLY_ROOM)
-        asked = self._enter(question, list(dict.fromkeys(names)), room, consumer, deliver is not None)
+        question = _Question(timeout, len(payload), room, deliver)
+        asked = self._enter(question, list(dict.fromkeys(names)), consumer)
         told, states = time.monotonic(), dict[str, State]()
         try:
             while question.open:
                 self._send_those_due(question, payload, send or self._send)
                 before, states = states, self._wait(question)
-                if deliver is not None:
-                    self._pass_on(question, deliver)
                 if states and (states != before or time.monotonic() - told >= BEAT):
                     told = time.monotonic()
                     tell(states)
@@ -156,22 +165,11 @@ class Exchange:
                 self._ended(number)
         return question.replies, question.failures
 
-    def expects(self, name: str, number: object) -> bool:
-        """Is there an open question of this number that this provider has not answered yet?"""
-        with self._changed:
-            found = self._find(name, number)
-            return found is not None and found.wanted
-
-    def hears(self, name: str, number: object) -> bool:
-        """Would it matter if this provider answered the question of this number? Also if only its lane is freed."""
-        with self._changed:
-            return self._find(name, number) is not None
-
     def queues(self) -> dict[str, Queue]:
-        """The lanes in which somebody waits or is asked."""
+        """The queues in which somebody waits or is asked."""
         with self._changed:
-            self._free_lanes()
-            return self._lanes.queues()
+            self._free_queues()
+            return self._fair_queue.queues()
 
     def transfers(self) -> dict[str, Transfer]:
         """Large questions and answers that move, by provider."""
@@ -181,55 +179,54 @@ class Exchange:
 
     def capacity_changed(self, name: str) -> None:
         with self._changed:
-            self._lanes.take_turns(name)
+            self._fair_queue.take_turns(name)
             self._changed.notify_all()
 
-    def take(self, name: str, number: object, chunk: Chunk) -> int:
-        """One piece of an answer. Returns how much of the answer is here, or 0 where no more of it is wanted, or where
-        it is large: then `passed` tells of every piece.
+    def take(self, name: str, number: object, size: object, code: object, data: bytes) -> bool:
+        """The next piece of an answer of so many bytes; False where it belongs to nothing.
 
-        An answer that is longer than its question allows, or whose pieces do not fit together, ends as a failure. The
-        first piece of a late one shows that the provider is done with it.
+        An answer that is longer than its question allows, or whose pieces do not make what they say, ends as a
+        failure. The first piece of a late one shows that the provider is done with it.
         """
         with self._changed:
             if (found := self._find(name, number)) is None:
-                return 0
+                return False
             if not found.wanted:
                 self._leave(found)
-                return 0
-            try:
-                body = found.arriving.add(chunk)
-            except OverflowError:
-                self._answer(found, Lost.TOO_LARGE)
-                return 0
-            except OutOfOrderError:
-                self._answer(found, Lost.PROVIDER_ERROR)
-                return 0
-            if body is not None:
-                self._answer(found, body if chunk.code == "" else Lost(str(chunk.code)))
-                return 0
-            if found.arriving.large:
-                self._changed.notify_all()
-            return len(found.arriving.body)
+                return False
+            if (fault := found.fault(size, code, data)) is not None:
+                self._answer(found, fault)
+                return True
+            if (deliver := found.deliver) is None:
+                found.body += data
+                if found.received == found.size:
+                    self._answer(found, bytes(found.body) if code == "" else Lost(str(code)))
+                return True
+            found.delivering = True
+        deliver(name, found.size, data)  # which takes its time: meanwhile the provider's next pieces wait
+        with self._changed:
+            found.delivering = False
+            if found.received == found.size:
+                self._answer(found, None)
+            self._changed.notify_all()
+        return True
 
-    def _enter(
-        self, question: _Question, names: Sequence[str], room: int, consumer: str, pass_on: bool = False
-    ) -> list[str]:
-        """Opens the question for all who are connected, each with a place in its lane; returns their numbers."""
+    def _enter(self, question: _Question, names: Sequence[str], consumer: str) -> list[str]:
+        """Opens the question for all who are connected, each with a ticket in its queue; returns their numbers."""
         here = [name for name in names if self._connected(name)]
         question.failures.update({name: Lost.NOT_CONNECTED for name in names if name not in here})
         with self._changed:
-            self._free_lanes()
+            self._free_queues()
             for name in here:
-                place = self._lanes.join(name, consumer)
-                one = _Open(name, secrets.token_hex(16), question, place, Arriving(room, pass_on))
+                ticket = self._fair_queue.join(name, consumer)
+                one = _Open(name, secrets.token_hex(16), question, ticket)
                 self._open[one.number] = question.open[name] = one
             return [one.number for one in question.open.values()]
 
     def _send_those_due(self, question: _Question, payload: bytes, send: Send) -> None:
         """Sends to those whose turn has come; their clocks start with that."""
         with self._changed:
-            due = [one for one in question.open.values() if one.place.state == "asked" and one.until == inf]
+            due = [one for one in question.open.values() if one.ticket.state == "asked" and one.until == inf]
             for one in due:
                 one.began = time.monotonic()
                 one.until = one.began + question.timeout
@@ -244,10 +241,7 @@ class Exchange:
         """Until something happens or for a moment; then ends whose time is over, or whose provider is gone."""
         with self._changed:
             left = min((one.until for one in question.open.values()), default=0.0) - time.monotonic()
-            turn = any(
-                one.arriving.waiting or (one.place.state == "asked" and one.until == inf)
-                for one in question.open.values()
-            )
+            turn = any(one.ticket.state == "asked" and one.until == inf for one in question.open.values())
             if question.open and left > 0 and not turn:
                 self._changed.wait(min(self._poll, left))
             still = list(question.open)
@@ -257,47 +251,24 @@ class Exchange:
                 self._answer(one, Lost.NOT_CONNECTED if one.until == inf else Lost.CONNECTION_LOST)
             for one in list(question.open.values()):
                 self._put_off(one)
-                if one.until <= time.monotonic() and not one.arriving.waiting:
+                if one.until <= time.monotonic() and not one.delivering:
                     self._give_up(one, Lost.NO_ANSWER)
-            self._free_lanes(gone)
-            return {name: one.place.state for name, one in question.open.items()}
+            self._free_queues(gone)
+            return {name: one.ticket.state for name, one in question.open.items()}
 
     def _put_off(self, one: _Open) -> None:
         """The deadline of an ask of which something has moved."""
-        moved = self._taken(one.number) // PIECE + one.arriving.received // PIECE
+        moved = self._taken(one.number) // PIECE + one.received // PIECE
         if moved > one.moved:
             one.moved, now = moved, time.monotonic()
             at_the_slowest = one.began + moved * PIECE / SLOWEST
             one.until = max(one.until, one.question.timeout + min(now, at_the_slowest))
 
-    def _pass_on(self, question: _Question, deliver: Deliver) -> None:
-        """Delivers what has come of large answers, one piece each in turn, but not for ever."""
-        for _ in range(_TURN):
-            with self._changed:
-                due = [(one, piece) for one in question.open.values() if (piece := one.arriving.next()) is not None]
-            for one, piece in due:
-                try:
-                    for data in one.arriving.opened(piece):
-                        deliver(one.name, one.arriving.size, data)
-                except OutOfOrderError:
-                    with self._changed:
-                        self._answer(one, Lost.PROVIDER_ERROR)
-                    continue
-                with self._changed:
-                    one.arriving.done(piece)
-                    if one.arriving.over:
-                        self._answer(one, None)
-                self._passed(one.name, piece)
-            if not due:
-                return
-
     def _transfers(self, question: _Question) -> dict[str, Transfer]:
         with self._changed:
             moving = [one for one in question.open.values() if one.until != inf]
         found = {
-            one.name: Transfer(
-                min(self._taken(one.number), question.size), question.size, one.arriving.received, one.arriving.size
-            )
+            one.name: Transfer(min(self._taken(one.number), question.size), question.size, one.received, one.size)
             for one in moving
         }
         return {name: transfer for name, transfer in found.items() if transfer.large}
@@ -318,23 +289,23 @@ class Exchange:
         self._leave(one)
 
     def _give_up(self, one: _Open, why: Lost) -> None:
-        """Nobody waits for this answer any more; where the provider still computes it, its lane stays busy."""
+        """Nobody waits for this answer any more; where the provider still computes it, its queue stays busy."""
         del one.question.open[one.name]
         one.question.failures[one.name] = why
-        one.arriving.clear()
+        one.body.clear()
         if one.until == inf:
             self._leave(one)
         else:
-            self._lanes.give_up(one.place)
+            self._fair_queue.give_up(one.ticket)
             one.until += one.question.timeout
 
     def _leave(self, one: _Open) -> None:
-        one.arriving.clear()
+        one.body.clear()
         self._open.pop(one.number, None)
-        self._lanes.leave(one.place)
+        self._fair_queue.leave(one.ticket)
         self._changed.notify_all()
 
-    def _free_lanes(self, gone: Sequence[str] = ()) -> None:
+    def _free_queues(self, gone: Sequence[str] = ()) -> None:
         """Of late asks that are not waited for any longer, or whose providers are gone."""
         now = time.monotonic()
         for one in list(self._open.values()):

@@ -1,14 +1,33 @@
 """Why a provider's ask ended without an update: the codes that the ledger keeps, and which of them are its fault.
 
 They have neither times nor measurements, so that the ledger of a run is the same wherever it is played again. Neither
-torch nor FLARE is needed to read them.
+torch nor gRPC is needed to read them.
 """
 
 from __future__ import annotations
 
 from databazaar.codes import SET_ASIDE, Code
 from databazaar.federation.exchange import Lost
-from databazaar.federation.message_faults import FAULTS
+
+NOT_A_MESSAGE = "not-a-message"
+BAD_HEADER = "bad-header"
+BAD_TENSOR = "bad-vector"
+NOT_FINITE = "not-finite"
+OTHER_SHAPE = "other-shape"
+OTHER_ROUND = "other-round"
+OTHER_PROVIDER = "other-provider"
+OTHER_QUESTION = "other-question"
+NOT_SIGNED = "not-signed"
+FAULTS = (
+    *(NOT_A_MESSAGE, BAD_HEADER, BAD_TENSOR, NOT_FINITE, OTHER_SHAPE),
+    *(OTHER_ROUND, OTHER_PROVIDER, OTHER_QUESTION, NOT_SIGNED),
+)
+"""All that can be wrong with a message: the codes of MessageError."""
+
+
+class MessageError(ValueError):
+    """Bytes that are no message of ours. Its text is one of FAULTS, a code."""
+
 
 REFUSED, FAILED = "refused", "provider-failed"
 UNANSWERED = frozenset({*Lost, SET_ASIDE.name})

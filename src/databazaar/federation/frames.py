@@ -15,7 +15,7 @@ import struct
 import threading
 from typing import Any
 
-from databazaar.federation.payloads import PIECE, Body, Landing, pieces
+from databazaar.federation.payloads import Body, pieces
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 1024 * 1024
@@ -51,18 +51,6 @@ class Channel:
     def receive(self) -> tuple[Header, bytes]:
         header, size = self._header()
         return header, self._exactly(size)
-
-    def land(self) -> tuple[Header, Body]:
-        """The same, but a body of more than a piece is the memory in which it came down, and takes no other."""
-        header, size = self._header()
-        if size <= PIECE:
-            return header, self._exactly(size)
-        landing, piece = Landing(size), memoryview(bytearray(PIECE))
-        while landing.received < size:
-            part = piece[: min(PIECE, size - landing.received)]
-            self._fill(part)
-            landing.add(part)
-        return header, landing.body
 
     def settimeout(self, seconds: float | None) -> None:
         self._socket.settimeout(seconds)

@@ -17,11 +17,8 @@ from databazaar.learning.task import Schedule
 
 @dataclass(frozen=True)
 class FederatedJob:
-    """What a job over a federation has beside the others: the work for its providers, and the way to them.
-
-    Providers are told for which `consumer` and by which `contract` they are asked; consumers take turns with them. With
-    `pack` large questions and answers are compressed on their way.
-    """
+    """What a job over a federation has beside the others: the work for its providers, and the way to them. With
+    `pack` large questions and answers are compressed on their way."""
 
     folder: Path
     task: TaskMessage
@@ -47,8 +44,8 @@ class FederatedJob:
 
     def engine(self, names: Sequence[str]) -> FederatedEngine:
         """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
-        onboarding, transports, signing = _installed()
-        members, shut = onboarding.members(self.folder), onboarding.revoked(self.folder)
+        enrolment, transports, signing = _installed()
+        members, shut = enrolment.members(self.folder), enrolment.revoked(self.folder)
         for name in names:
             if name in shut:
                 raise BazaarError(
@@ -60,7 +57,7 @@ class FederatedJob:
                     f"{name} is no member of the federation in {self.folder}: invite it with "
                     f"`bazaar federation invite {name}`, or take it out of market.toml"
                 )
-        transport = transports.FlareTransport(self.folder, self.consumer, pack=self.pack)
+        transport = transports.GrpcTransport(self.folder, self.consumer, pack=self.pack)
         with transport:
             transport.connected()
         return FederatedEngine(
@@ -78,7 +75,7 @@ class FederatedJob:
 
 def _installed() -> tuple[Any, Any, Any]:
     try:
-        from databazaar.federation import onboarding, signing, transport
+        from databazaar.federation import enrolment, grpc_transport, signing
     except ImportError:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
-    return onboarding, transport, signing
+    return enrolment, grpc_transport, signing

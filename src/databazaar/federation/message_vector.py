@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar.federation.message_faults import BAD_TENSOR, NOT_FINITE, OTHER_SHAPE, MessageError
+from databazaar.federation.failures import BAD_TENSOR, NOT_FINITE, OTHER_SHAPE, MessageError
 from databazaar.federation.payloads import Body
 
 MAX_NUMBERS = 64 * 1024 * 1024

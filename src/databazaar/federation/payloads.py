@@ -1,8 +1,4 @@
-"""Large messages: they go in pieces, and each piece is written straight to where its message comes down.
-
-A message of up to one piece goes as a whole. Of a larger one nobody on the way holds more than a few pieces, but for
-the two ends, which hold it once, and the server, which holds a question once for all whom it is put to.
-"""
+"""Large messages: they go in pieces of 1 MiB, and each piece is written straight to where its message comes down."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 PIECE = 1024 * 1024
-"""Bytes of a piece: one chunk of FLARE's."""
+"""Bytes of a piece: one message of gRPC's at the most."""
 _ALIGNMENT = 8
 _START = struct.Struct(">4sI")
 """How a message begins (federation/messages.py): what it is, and how long its header is."""
@@ -34,13 +30,13 @@ def pieces(body: Body) -> Iterator[tuple[int, memoryview]]:
         yield at, view[at : at + PIECE]
 
 
-class Landing:
+class ChunkAssembler:
     """Memory for one message of an announced size, filled in order.
 
     It lies so that the message's vector is aligned and can be used where it is. The operating system gives memory for
     bytes that have come, and not for bytes that were announced.
 
-    >>> landing = Landing(6)
+    >>> landing = ChunkAssembler(6)
     >>> landing.add(b"abcd"), landing.add(b"ef"), bytes(landing.body)
     (False, True, b'abcdef')
     """

@@ -22,7 +22,7 @@ from typing import Any
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
-from databazaar.federation.kits import write_json
+from databazaar.federation.private_files import write_json
 from databazaar.federation.records import SCHEMA
 from databazaar.federation.schema_offers import LARGEST_SCHEMA, MOST_OFFERS, OFFERS, Asker, Refused, SchemaOffers
 from databazaar.files import alone, write_whole

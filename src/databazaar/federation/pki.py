@@ -24,7 +24,7 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
 def new_key() -> rsa.RSAPrivateKey:
-    """RSA, because FLARE's identity challenge signs with RSA only."""
+    """RSA: kits and the signatures under receipts have always had it."""
     return rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from databazaar.federation.messages import ModelMessage, OracleMessage, ReplyCode
+from databazaar.federation.records import Record
 from databazaar.federation.work import Work, work_of
 from databazaar.learning.asked_rows import LEAST_ROWS, distinct_rows
 from databazaar.learning.kinds import MODEL_KINDS
@@ -28,18 +29,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Policy:
-    """Bounds on a task and on questions. No honest market meets the defaults.
-
-    `max_samples` bounds the rows that pass through the model, once for every epoch; `max_memory`, in bytes, what an
-    answer takes beside the provider's own table; `max_seconds` how long an answer may take. A task that cannot keep to
-    them is refused before anything is built; one that turns out to be slower is stopped between two steps.
-    `max_questions` are those of one hour, whatever they ask.
-
-    `consumers` are those who may ask, all of them where it is None, and `max_accesses` how many answers one job gets:
-    a contract, or a run where the market names none. Who asks, and for which job, is the market's word.
-
-    `least_rows` is how many different rows an answer depends on at the least (learning/asked_rows.py counts them).
-    """
+    """Bounds on a task and on questions; no honest market meets the defaults. `max_samples` bounds the rows that pass
+    through the model, once for every epoch; `max_memory`, in bytes, what an answer takes beside the provider's own
+    table; `max_seconds` its time. A task that cannot keep to them is refused before anything is built; a slower one
+    is stopped between two steps. `max_questions` are those of one hour. `consumers` are those who may ask, None for
+    all, and `max_accesses` how many answers one job gets: a contract, or a run where the market names none.
+    `least_rows` is how many different rows an answer depends on at the least (learning/asked_rows.py counts them)."""
 
     models: tuple[str, ...] = MODEL_KINDS
     max_parameters: int = 50_000_000
@@ -82,7 +77,7 @@ class Policy:
 
 
 @dataclass
-class Turnstile:
+class RateLimiter:
     """Lets so many questions through in an hour; what was not used is kept, up to one hour's number."""
 
     most: int
@@ -101,3 +96,27 @@ class Turnstile:
         if self._left < 1:
             raise RefusedError("too-many-questions")
         self._left -= 1
+
+
+class AccessLimit:
+    """Counts the questions that were answered with an update, up to `most` for a job. A question that is asked again,
+    as after a restart, counts once. The count goes on from the record."""
+
+    def __init__(self, most: int | None, record: Record | None) -> None:
+        self._most = most
+        self._answered: dict[str, set[str]] = {}
+        if most is not None and record is not None:
+            for answer in record:
+                if answer.status == "ok":
+                    question = answer.question or f"{answer.run} {answer.round}"
+                    self.note(answer.contract or answer.run, question)
+
+    def check(self, job: str, question: str = "") -> None:
+        """Raises RefusedError where this would be one answer too many."""
+        answered = self._answered.get(job, set())
+        if self._most is not None and question not in answered and len(answered) >= self._most:
+            raise RefusedError("no-accesses-left")
+
+    def note(self, job: str, question: str) -> None:
+        if self._most is not None:
+            self._answered.setdefault(job, set()).add(question)

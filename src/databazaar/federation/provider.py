@@ -1,21 +1,11 @@
-"""The provider's own process: it holds the data and the handler, and keeps FLARE's client connected.
+"""The provider's end of the connection: one stream to the market's server, and a handler from bytes to bytes.
 
-    python -m databazaar.federation.provider KIT --handler package.module:function
-
-The handler takes bytes and returns bytes. It is code the provider installed; nothing the server sends
-is ever run. FLARE's client is a child process that only passes bytes on, and is started again if it ends.
+The handler is code that the provider installed; nothing that the server sends is ever run.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import importlib
 import logging
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -25,23 +15,52 @@ from types import TracebackType
 from typing import Any, Self
 
 from databazaar.errors import BazaarError
-from databazaar.federation.check import stranger
+from databazaar.federation.copies import Evictions
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.exchange import Lost
-from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
-from databazaar.federation.onboarding import Kit, load_kit
-from databazaar.federation.payloads import PIECE, Body, Landing, Meter, amount, pieces
-from databazaar.federation.processes import start_flare, stop
+from databazaar.federation.payloads import PIECE, Body, ChunkAssembler, Meter, amount
 from databazaar.federation.renewal import kit_warning
+from databazaar.federation.tls import open_channel
+from databazaar.federation.wire import (
+    MAX_BYTES,
+    REPLACED,
+    SERVICE,
+    Outbox,
+    WireError,
+    body_frames,
+    decode_frame,
+    grpc,
+    plain_piece,
+)
 
 Handler = Callable[[Body], Body]
 """Takes a question, which is the memory in which it came down where it is large, and returns the answer."""
-_PROGRAM = "nvflare.private.fed.app.client.client_train"
-_HEARTBEAT = 2.0
 _WAITING = 8
+_FIRST_PAUSE, _STEADY = 1.0, 60.0
+"""Seconds until a lost connection is tried again at first, and after which a connection counts as a good one."""
 log = logging.getLogger(__name__)
 
 
-Question = tuple[Channel, str, float, Body]
+class ServerStream:
+    """One connection to the server: what goes up, and the questions that are still open."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.packed: dict[str, bool] = {}
+        """By the number of each open question, whether a large answer is wanted packed."""
+
+    def send_answer(self, number: str, code: str, reply: Body) -> None:
+        """Piece by piece, no faster than gRPC sends them, and no further once the question is over."""
+        meter = Meter("answer sent", len(reply)) if len(reply) > PIECE else None
+        header = {"op": "answer", "number": number, "code": code}
+        for done, frame in body_frames(header, reply, self.packed.get(number, False)):
+            if number not in self.packed or not self.outbox.put(frame):
+                return
+            if meter is not None:
+                meter.moved(done)
+
+
+Question = tuple[ServerStream, str, float, Body]
 
 
 class Waiting:
@@ -75,12 +94,14 @@ class Incoming:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._landings: dict[str, tuple[Landing, Meter]] = {}
+        self._landings: dict[str, tuple[ChunkAssembler, Meter]] = {}
 
-    def add(self, number: str, size: int, piece: Body) -> Body | None:
-        """The question once all of it is here."""
-        if number not in self._landings:
-            self._landings[number] = Landing(size), Meter("question received", size)
+    def add(self, number: str, at: int, size: int, piece: Body) -> Body | None:
+        """The question once all of it is here; `at` is where the piece begins."""
+        if at == 0 and size == len(piece):
+            return piece
+        if at == 0:
+            self._landings[number] = ChunkAssembler(size), Meter("question received", size)
             while sum(landing.size for landing, _ in self._landings.values()) > self._most_bytes:
                 self.drop(next(iter(self._landings)))
         if number not in self._landings:
@@ -104,7 +125,8 @@ class Incoming:
 
 class ProviderNode:
     """A provider's end of the connection, as a context manager. Questions are answered in order, `at_once` at a time;
-    where that is more than one, the handler is called from as many threads."""
+    where that is more than one, the handler is called from as many threads. A connection that is lost is made again,
+    after a pause that grows."""
 
     def __init__(
         self,
@@ -120,11 +142,11 @@ class ProviderNode:
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
         self._questions = Waiting(max(_WAITING, 2 * at_once), 2 * max_bytes)
+        self._evictions = Evictions()
         self._stopping = threading.Event()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
+        self._call: Any = None
         self._threads = [
-            threading.Thread(target=self._keep_connected, name="flare", daemon=True),
+            threading.Thread(target=self._keep_connected, name="connection", daemon=True),
             *(threading.Thread(target=self._work, name="handler", daemon=True) for _ in range(at_once)),
         ]
 
@@ -139,64 +161,82 @@ class ProviderNode:
         self._stopping.set()
         for _ in self._threads[1:]:
             self._questions.put(None)
-        if self._channel is not None:
-            self._channel.close()
-        if self._child is not None:
-            stop(self._child)
+        if self._call is not None:
+            self._call.cancel()
         self._threads[0].join(5.0)
 
     def _keep_connected(self) -> None:
-        pause = 1.0
+        pause = _FIRST_PAUSE
         while not self._stopping.is_set():
-            began = time.monotonic()
-            self._one_connection()
-            pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
-            if not self.connected.is_set() and not self._stopping.is_set():
-                where = self.kit.folder / "log.txt"
-                log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
+            began, why = time.monotonic(), ""
+            try:
+                why = self._one_connection()
+            except BazaarError as error:
+                why = str(error)
+            except Exception:
+                log.exception("the connection to %s failed", self.kit.market)
             self.connected.clear()
+            pause = _FIRST_PAUSE if time.monotonic() - began > _STEADY else min(2 * pause, self._longest_pause)
+            if not self._stopping.is_set():
+                log.warning("%s; next try in %g s", why or f"the connection to {self.kit.market} is lost", pause)
             self._stopping.wait(pause)
 
-    def _one_connection(self) -> None:
-        if not market_answers(self.kit, self._stopping, self._longest_pause):
-            return
-        here, there = socket.socketpair()
-        with there:
-            child = self._child = start_flare(
-                _PROGRAM,
-                self.kit.folder,
-                "fed_client.json",
-                [f"uid={self.kit.provider}", f"org={self.kit.provider}", f"heart_beat_interval={_HEARTBEAT}"],
-                self._max_bytes,
-                {"DATABAZAAR_PROVIDER_FD": str(there.fileno())},
-                fds=[there.fileno()],
-            )
-        channel = self._channel = Channel(here, self._max_bytes)
-        incoming = Incoming(2 * self._max_bytes)
-        try:
-            while True:
-                header, body = channel.receive()
-                self._hear(channel, incoming, header, body)
-                del body  # or it would be held until the next one comes
-        except (ClosedError, KeyError, ValueError):
-            pass
-        finally:
-            channel.close()
-            stop(child)
+    def _one_connection(self) -> str:
+        """Joins, and answers until the connection ends; returns why it did."""
+        if warning := kit_warning(self.kit.folder):
+            log.warning("%s", warning)
+        stream, incoming = ServerStream(), Incoming(2 * self._max_bytes)
+        with open_channel(self.kit) as channel:
+            self._call = channel.stream_stream(f"/{SERVICE}/Join")(stream.outbox)
+            try:
+                if self._stopping.is_set():
+                    return ""
+                for message in self._call:
+                    self._hear(stream, incoming, message)
+                    del message  # or it would be held until the next one comes
+            except WireError as wrong:
+                return f"{self.kit.market} sends what cannot be read ({wrong})"
+            except grpc.RpcError as error:
+                return self._lost(error)
+            finally:
+                stream.packed.clear()
+                stream.outbox.close()
+                self._call.cancel()
+        return ""
 
-    def _hear(self, channel: Channel, incoming: Incoming, header: Header, body: Body) -> None:
-        """One word of FLARE's client."""
+    def _lost(self, error: Any) -> str:
+        why = str(error.details())[:200]
+        if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+            return f"{self.kit.market} does not let us in: {why}"
+        if why == REPLACED and self._evictions.note():
+            log.warning(
+                "%s lets us in and puts us out again and again: if the network is sound, somebody answers with a copy "
+                "of this kit; ask the operator who is connected, and to revoke the name",
+                self.kit.market,
+            )
+        return f"the connection to {self.kit.market} is lost: {why}"
+
+    def _hear(self, stream: ServerStream, incoming: Incoming, message: bytes) -> None:
+        """One frame of the server."""
+        header, piece = decode_frame(message)
+        number = str(header.get("number"))
         match header.get("op"):
-            case "connected":
+            case "welcome":
                 self.connected.set()
-            case "lost":
-                incoming.drop(str(header["number"]))
+            case "over":
+                stream.packed.pop(number, None)
+                incoming.drop(number)
             case "ask":
-                number, size = str(header["number"]), header.get("size")
-                whole = body if size is None else incoming.add(number, int(size), body)
+                at, size, seconds = (header.get(key) for key in ("at", "size", "seconds"))
+                if not isinstance(at, int) or not isinstance(size, int) or not isinstance(seconds, float | int):
+                    raise WireError("a question without a size or a deadline")
+                if at == 0:
+                    stream.packed[number] = header.get("pack") is True
+                whole = incoming.add(number, at, size, plain_piece(header, piece))
                 if whole is not None:
-                    until = time.monotonic() + float(header["seconds"])
-                    self._questions.put((channel, number, until, whole))
+                    self._questions.put((stream, number, time.monotonic() + seconds, whole))
+            case _:
+                raise WireError("neither a question nor the end of one")
 
     def _work(self) -> None:
         while self._answer_next():
@@ -206,8 +246,8 @@ class ProviderNode:
         """Waits for a question and answers it; nothing of the two is held after that. False where there are no more."""
         if (question := self._questions.get()) is None:
             return False
-        channel, number, until, payload = question
-        if time.monotonic() >= until:
+        stream, number, until, payload = question
+        if time.monotonic() >= until or number not in stream.packed:
             return True
         code: str = ""
         reply: Body = b""
@@ -219,79 +259,5 @@ class ProviderNode:
             log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
             code, reply = Lost.PROVIDER_ERROR, b""
         del question, payload
-        with contextlib.suppress(ClosedError):
-            send_answer(channel, number, code, reply)
+        stream.send_answer(number, code, reply)
         return True
-
-
-def send_answer(channel: Channel, number: str, code: str, reply: Body) -> None:
-    """To FLARE's client: as a whole, or where it is large piece by piece, no faster than they are sent on."""
-    header: Header = {"number": number, "code": code}
-    if len(reply) <= PIECE:
-        return channel.send(header, reply)
-    meter = Meter("answer sent", len(reply))
-    for at, piece in pieces(reply):
-        channel.send({**header, "size": len(reply)}, piece)
-        meter.moved(at + len(piece))
-    return None
-
-
-def market_answers(kit: Kit, ending: threading.Event, pause: float) -> bool:
-    """Waits while somebody else answers at the market's address, and says so; False once this process is to end.
-
-    FLARE's client would refuse them too, but tells nobody. A certificate that ends soon is spoken of as well.
-    """
-    try:
-        if warning := kit_warning(kit.folder):
-            log.warning("%s", warning)
-    except BazaarError as error:
-        log.warning("%s", error)
-    while not ending.is_set():
-        if not (why := stranger(kit)):
-            return True
-        log.warning("%s", why)
-        ending.wait(pause)
-    return False
-
-
-def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:
-    """`package.module:function` as the provider wrote it on its own command line."""
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
-        raise BazaarError(f"{missing}: write module:function of something installed here") from None
-    if not callable(found):
-        raise BazaarError(f"{name} cannot be called: name a function from {wanted}")
-    function: Callable[..., Any] = found
-    return function
-
-
-def load_handler(name: str) -> Handler:
-    function = load_function(name, f"no handler {name!r}", "bytes to bytes")
-    return lambda payload: function(bytes(payload))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m databazaar.federation.provider")
-    parser.add_argument("kit", type=Path)
-    parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION")
-    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES)
-    given = parser.parse_args(arguments)
-    done = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: done.set())
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        with ProviderNode(given.kit, load_handler(given.handler), given.max_bytes) as node:
-            kit = node.kit
-            log.info("%s joins %s at %s:%d", kit.provider, kit.market, kit.host, kit.port)
-            done.wait()
-    except BazaarError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

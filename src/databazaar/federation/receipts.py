@@ -5,7 +5,7 @@ provider's accesses since the last receipt were settled, by which of its signed 
 what became of what was, and by which verdict. From then on the market cannot put the ledger back, write it anew, or
 settle otherwise, without this provider being able to show it. It says nothing of anybody else.
 
-Neither torch nor FLARE is needed to read one, and cryptography only to verify it.
+Neither torch nor gRPC is needed to read one, and cryptography only to verify it.
 """
 
 from __future__ import annotations

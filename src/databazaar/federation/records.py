@@ -94,10 +94,8 @@ class Record:
 @dataclass(frozen=True)
 class Earnings:
     """What a provider answered in one run, beside what a statement says was paid for it, and why it was asked.
-
-    `held`, `released` and `returned` are what the market's receipts say of held-back pay, in the smallest unit of its
-    currency: still, paid later, or back to the consumer; `verdicts` is by what.
-    """
+    `held`, `released` and `returned` are held-back pay by the market's receipts, in the smallest unit of its
+    currency."""
 
     run: str
     answered: int
@@ -158,12 +156,9 @@ def earnings(
     receipts: Sequence[Receipt] = (),
 ) -> list[Earnings]:
     """One line a run, in the order they began; a statement is compared with `run`, else with the run that it is for,
-    or with the last one where it does not say.
-
-    `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the statement and not in the
-    record. Of the answers, the market's receipts name those that are `acknowledged`; they are over the `denied_rounds`
-    and do not name the answer. In the `disputed_rounds` the statement pays otherwise than the receipts say.
-    """
+    else with the last one. `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the
+    statement and not in the record; `denied_rounds` are covered by receipts that do not name the answer; in
+    `disputed_rounds` the statement pays otherwise than the receipts say."""
     runs: dict[str, list[Answer]] = {}
     for answer in record:
         runs.setdefault(answer.run, []).append(answer)

@@ -13,10 +13,10 @@ from cryptography import x509
 from databazaar.errors import BazaarError
 from databazaar.federation import pki, revocations
 from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
-from databazaar.federation.kits import PRIVATE, make_folder, write_json, write_pair
-from databazaar.federation.onboarding import PENDING, load_kit, members, operator_folder, revoked
-from databazaar.federation.papers import read_small
-from databazaar.federation.tls import REVOKED
+from databazaar.federation.enrolment import PENDING, load_kit, members, operator_folder, revoked
+from databazaar.federation.enrolment_files import read_small
+from databazaar.federation.private_files import PRIVATE, make_folder, write_json, write_pair
+from databazaar.federation.revocations import REVOKED
 from databazaar.files import write_whole
 
 SOON = 30
@@ -24,11 +24,8 @@ SOON = 30
 
 
 def renew(kit: Path, new_key: bool = False) -> Path:
-    """On the provider's machine: a request to renew its certificate, for the same key or for a new one.
-
-    The kit goes on as it is until the certificate comes. A new key is taken up for signatures when the provider joins
-    the next time.
-    """
+    """On the provider's machine: a request to renew its certificate, for the same key or for a new one. The kit stays
+    as it is until the certificate comes; a new key signs from the next time that the provider joins."""
     loaded = load_kit(kit)
     present = pki.load_key(loaded.folder / "startup" / "client.key")
     held = kit_certificate(loaded.folder)

@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from databazaar.errors import BazaarError
 from databazaar.federation.authority import Authority
-from databazaar.federation.kits import PRIVATE
-from databazaar.federation.papers import read_small
-from databazaar.federation.tls import REVOKED
+from databazaar.federation.enrolment_files import read_small
+from databazaar.federation.private_files import PRIVATE
 from databazaar.files import alone, write_whole
 
+REVOKED = "crl.pem"
+"""The list's file, beside the authority's certificate."""
 GRACE = dt.timedelta(days=7)
 """How long a renewed certificate stays good."""
 _BLOCK = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
@@ -46,10 +47,11 @@ def read(path: Path, authority: x509.Certificate) -> list[Entry]:
     return _entries(_load(path, authority)[-1:])
 
 
-def in_force(path: Path) -> set[int]:
-    """The serial numbers that are revoked now, found as TLS does; none where there is no file."""
+def in_force(path: Path, superseded: bool = True) -> set[int]:
+    """The serial numbers that are revoked now, found as TLS does; none where there is no file. Without `superseded`,
+    those alone that were not merely renewed."""
     begun = [found for found in _load(path) if found.last_update_utc <= _now()] if path.exists() else []
-    return {entry.serial for entry in _entries(begun[-1:])}
+    return {entry.serial for entry in _entries(begun[-1:]) if superseded or not entry.superseded}
 
 
 def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:

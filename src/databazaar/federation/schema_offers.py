@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.kits import PRIVATE, make_folder
+from databazaar.federation.private_files import PRIVATE, make_folder
 from databazaar.files import write_whole
 
 OFFERS = "schema-offers"

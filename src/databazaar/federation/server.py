@@ -1,4 +1,4 @@
-"""The market's FLARE server on this machine: up, down, status and queues, revoke, capacities.
+"""The market's server on this machine: up, down, status and queues, revoke, capacities.
 
 The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word,
 and depends on no clock and on no process id that may have been given to another.
@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +20,16 @@ from io import FileIO
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, relay
-from databazaar.federation.capacities import keep_capacity
-from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
-from databazaar.federation.kits import PRIVATE
-from databazaar.federation.lanes import Queue
-from databazaar.federation.launch import LOCK_FD
+from databazaar.federation import enrolment
+from databazaar.federation.fair_queue import Queue
+from databazaar.federation.grpc_transport import LocalServer
+from databazaar.federation.market_server import LOCK_FD
 from databazaar.federation.payloads import Transfer
-from databazaar.federation.processes import start_flare
+from databazaar.federation.private_files import PRIVATE, keep_capacity
+from databazaar.federation.wire import MAX_BYTES, Header
 
-_PROGRAM = "databazaar.federation.launch"
+_PROGRAM = "databazaar.federation.market_server"
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
 _LOCK = "server.lock"
 _ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very process, which must reap them
 
@@ -50,21 +51,26 @@ class Status:
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     with _claim(market) as lock:
         _check_port(market)
-        ready = market.server / relay.RELAY_FILE
-        ready.unlink(missing_ok=True)
-        more = {LOCK_FD: str(lock.fileno())}
-        process = start_flare(
-            _PROGRAM, market.server, "fed_server.json", ["org=market"], max_bytes, more, [lock.fileno()]
-        )
+        with (market.server / "output.txt").open("ab") as output:
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", _PROGRAM, str(market.folder), str(max_bytes)],
+                env={**os.environ, **_ENVIRONMENT, LOCK_FD: str(lock.fileno())},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+            )
     _ours[process.pid] = process
     until = time.monotonic() + wait
     while time.monotonic() < until:
         if process.poll() is not None:
             raise BazaarError(f"the server of {market.name} stopped at once: read {market.server / 'output.txt'}")
-        if ready.exists() and _listens(market):
+        with contextlib.suppress(BazaarError):
+            _command(market, {"op": "status"}, 1.0)
             return process.pid
         time.sleep(0.1)
     down(folder)
@@ -73,7 +79,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
 
 def down(folder: Path, grace: float = 5.0) -> bool:
     """Stop the server. False if it was not up."""
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     pid = _running(market)
     if pid is None:
         return False
@@ -86,28 +92,26 @@ def down(folder: Path, grace: float = 5.0) -> bool:
         ours.wait()
     if not gone:
         raise BazaarError(f"the server of {market.name} does not end: stop process {pid} yourself")
-    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
-        (market.server / name).unlink(missing_ok=True)
     return True
 
 
 def status(folder: Path, wait: float = 10.0) -> Status:
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     pid = _running(market)
-    found: Header | None = None
+    found: Header = {}
     if pid is not None:
-        with contextlib.suppress(BazaarError, ClosedError, TimeoutError):
+        with contextlib.suppress(BazaarError):
             found = _command(market, {"op": "status"}, wait)
     return Status(
         up=pid is not None,
-        answers=found is not None,
+        answers=bool(found),
         pid=pid,
         address=f"{market.host}:{market.port}",
-        members=onboarding.members(folder),
-        connected=[str(name) for name in found["connected"]] if found is not None else [],
-        revoked=sorted(onboarding.revoked(folder)),
-        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()} if found is not None else {},
-        transfers={name: Transfer(**one) for name, one in (found or {}).get("transfers", {}).items()},
+        members=enrolment.members(folder),
+        connected=found.get("connected", []),
+        revoked=sorted(enrolment.revoked(folder)),
+        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()},
+        transfers={name: Transfer(**one) for name, one in found.get("transfers", {}).items()},
     )
 
 
@@ -119,13 +123,13 @@ def queues(folder: Path) -> dict[str, Queue]:
 
 def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0) -> bool:
     """From now on so many asks of the provider may be under way. False where the server is down, and will know."""
-    market = onboarding.operator_folder(folder)
-    if provider not in (known := onboarding.members(folder)):
+    market = enrolment.operator_folder(folder)
+    if provider not in (known := enrolment.members(folder)):
         raise BazaarError(f"{market.name} has no provider {provider}: its providers are {', '.join(known) or 'none'}")
     keep_capacity(market.server, provider, capacity)
     try:
         _command(market, {"op": "capacity", "name": provider}, wait)
-    except (BazaarError, ClosedError, TimeoutError):
+    except BazaarError:
         if _held(market):
             raise BazaarError(
                 f"the capacity of {provider} is kept, but the server that is up has not taken it: run "
@@ -136,20 +140,18 @@ def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0)
 
 
 def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
-    """Shut a provider out for good: at once where the server is up, which closes its connections and says so.
-
-    False where the server is down: it will not let the provider in when it starts. Where a server is up and does not
-    confirm, that is an error, although the revocation is on record.
-    """
-    market = onboarding.operator_folder(folder)
-    onboarding.record_revocation(folder, provider)
+    """Shut a provider out for good: at once where the server is up, which closes its connections and says so. False
+    where the server is down. A server that is up and does not confirm is an error, although the revocation is on
+    record."""
+    market = enrolment.operator_folder(folder)
+    enrolment.record_revocation(folder, provider)
     try:
         said = _command(market, {"op": "revoke", "name": provider}, wait)
-    except (BazaarError, ClosedError, TimeoutError):
+    except BazaarError:
         if not _held(market):
             return False
         said = {}
-    if (said.get("op"), said.get("name"), said.get("closed")) != ("revoked", provider, True):
+    if (said.get("name"), said.get("closed")) != (provider, True):
         raise BazaarError(
             f"{provider} is recorded as revoked, but the server that is up has not confirmed it and may still let it "
             "in: run `bazaar federation down` and `bazaar federation up`"
@@ -157,23 +159,12 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     return True
 
 
-def connect(folder: Path) -> Channel:
-    """A channel to the server's relay, open only to who can read the market's folder."""
-    market = onboarding.operator_folder(folder)
-    return relay.dial(market.server, f"the server of {market.name} is not up: run `bazaar federation up`")
+def _command(market: enrolment.OperatorFolder, header: Header, wait: float) -> Header:
+    with LocalServer(market) as server:
+        return server.command(header, wait)
 
 
-def _command(market: onboarding.OperatorFolder, header: dict[str, str], wait: float) -> Header:
-    channel = connect(market.folder)
-    try:
-        channel.settimeout(wait)
-        channel.send(header)
-        return channel.receive()[0]
-    finally:
-        channel.close()
-
-
-def _claim(market: onboarding.OperatorFolder) -> FileIO:
+def _claim(market: enrolment.OperatorFolder) -> FileIO:
     """The lock, for a server that is about to start."""
     descriptor = os.open(market.folder / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
     lock = FileIO(descriptor, "rb+")
@@ -192,7 +183,7 @@ def _claim(market: onboarding.OperatorFolder) -> FileIO:
     return lock
 
 
-def _held(market: onboarding.OperatorFolder) -> bool:
+def _held(market: enrolment.OperatorFolder) -> bool:
     """Does a server's process hold the lock?"""
     try:
         with FileIO(market.folder / _LOCK, "rb") as lock:
@@ -204,7 +195,7 @@ def _held(market: onboarding.OperatorFolder) -> bool:
     return False
 
 
-def _running(market: onboarding.OperatorFolder) -> int | None:
+def _running(market: enrolment.OperatorFolder) -> int | None:
     """The server's process id, which it writes down as the first thing it does; None where it is not up."""
     path = market.folder / _LOCK
     for ended in [pid for pid, process in _ours.items() if process.poll() is not None]:
@@ -226,25 +217,15 @@ def _by(seconds: float, true: Callable[[], bool]) -> bool:
     return True
 
 
-def _check_port(market: onboarding.OperatorFolder, wait: float = 5.0) -> None:
+def _check_port(market: enrolment.OperatorFolder, wait: float = 5.0) -> None:
     """Refuse a port that something listens on; a server just killed may hold it a moment more."""
-    until = time.monotonic() + wait
-    while True:
-        with socket.socket() as probe:
+
+    def free() -> bool:
+        with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", market.port))
-                return
-            except OSError:
-                if time.monotonic() > until:
-                    raise BazaarError(
-                        f"port {market.port} is taken: stop what listens there, or make the market anew"
-                    ) from None
-        time.sleep(0.1)
-
-
-def _listens(market: onboarding.OperatorFolder) -> bool:
-    for host in (market.host, "127.0.0.1"):
-        with contextlib.suppress(OSError), socket.create_connection((host, market.port), timeout=1.0):
+            probe.bind(("", market.port))
             return True
-    return False
+        return False
+
+    if not _by(wait, free):
+        raise BazaarError(f"port {market.port} is taken: stop what listens there, or make the market anew")

@@ -74,7 +74,7 @@ class MarketKeys:
     @classmethod
     def of(cls, folder: Path) -> MarketKeys:
         """Those of an operator's folder."""
-        from databazaar.federation.onboarding import operator_folder
+        from databazaar.federation.enrolment import operator_folder
 
         market = operator_folder(folder)
         startup = market.server / "startup"
@@ -90,8 +90,7 @@ class MarketKeys:
         """The provider's certificates in PEM that count now. Where one was renewed there are two for some days: the
         provider signs with the earlier one until it has put the new one into its kit."""
         from databazaar.federation.authority import issued as ever_issued
-        from databazaar.federation.revocations import in_force
-        from databazaar.federation.tls import REVOKED
+        from databazaar.federation.revocations import REVOKED, in_force
 
         listed = self.folder / "server" / "startup" / REVOKED
         today = dt.datetime.now(dt.UTC).date()  # lists begin at midnight, UTC

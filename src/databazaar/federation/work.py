@@ -69,10 +69,8 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
 
 
 def built_in(oracle: OracleMessage, rows: int) -> Oracle:
-    """The oracle that a message describes; its step is already this round's.
-
-    A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
-    """
+    """The oracle that a message describes, with this round's step. A batch of more than all rows is one of all rows,
+    so that it cannot be used to fill memory."""
     batch = min(oracle.batch_size, rows)
     return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
@@ -18,11 +18,8 @@ from torch import Tensor
 from databazaar.codes import Code
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
-from databazaar.federation.accesses import Accesses
-from databazaar.federation.examples import Examples
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import (
-    OracleMessage,
     ReceiptMessage,
     Reply,
     ReplyCode,
@@ -35,12 +32,12 @@ from databazaar.federation.messages import (
     question_hash,
 )
 from databazaar.federation.payloads import Body
-from databazaar.federation.policy import Policy, RefusedError, Turnstile
+from databazaar.federation.policy import AccessLimit, Policy, RateLimiter, RefusedError
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.recent import Recent
 from databazaar.federation.records import Record
 from databazaar.federation.schema_offers import Asker
-from databazaar.federation.table import Data, Table
+from databazaar.federation.table import Data, Examples, Table
 from databazaar.federation.work import built_in, width
 from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES, Loss
@@ -50,6 +47,7 @@ from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
 if TYPE_CHECKING:
+    from databazaar.federation.privacy import PrivateUpdates
     from databazaar.federation.signing import Signer
 
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
@@ -58,35 +56,13 @@ _REMEMBERED = 2**28
 log = logging.getLogger(__name__)
 
 
-class Privacy(Protocol):
-    """What a provider with differential privacy answers with; `federation.privacy` has one."""
-
-    @property
-    def delta(self) -> float:
-        """The δ that goes with ε."""
-
-    def check(self, oracle: OracleMessage, rows: int, consumer: str) -> None:
-        """Raises RefusedError where one more answer would pass the provider's cap, in all or for this consumer."""
-
-    def update(
-        self, oracle: OracleMessage, task: Task, data: Data, params: Tensor, rows_at_once: int, consumer: str
-    ) -> Tensor:
-        """Charges the accountant, durably, and only then computes. No row may end it in an error."""
-
-    def spent(self) -> float:
-        """ε so far, over all consumers."""
-
-
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
 
 
 class ProviderWorker:
-    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update.
-
-    Several consumers may ask in turn, each for a run of its own. The last answer of each run is remembered, so that
-    what one asks again costs no ε twice, whoever asked meanwhile. It may be called from several threads: one at a time
-    answers, but for a callable, which is called from all of them.
-    """
+    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update. The last
+    answer of each run is remembered, so that a question asked again costs no ε twice. Several threads may call it:
+    one at a time answers, except for a callable, which all of them call."""
 
     def __init__(
         self,
@@ -95,7 +71,7 @@ class ProviderWorker:
         policy: Policy | None = None,
         *,
         record: Record | None = None,
-        privacy: Privacy | None = None,
+        privacy: PrivateUpdates | None = None,
         signer: Signer | None = None,
         receipts: ReceiptKeeper | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -109,8 +85,8 @@ class ProviderWorker:
         self._receipts = receipts
         self._clock = clock
         self._alone = threading.Lock()
-        self._turnstile = Turnstile(self._policy.max_questions, clock)
-        self._accesses = Accesses(self._policy.max_accesses, record)
+        self._rate_limiter = RateLimiter(self._policy.max_questions, clock)
+        self._accesses = AccessLimit(self._policy.max_accesses, record)
         self._examples = None if callable(self._source) else Examples(self._source, privacy is not None)
         self._last: Recent[str, tuple[str, bytes]] = Recent(most_bytes=_REMEMBERED)
         if privacy is not None and not isinstance(self._source, Table | tuple):
@@ -130,7 +106,7 @@ class ProviderWorker:
         code: ReplyCode = ""
         update = None
         try:
-            self._turnstile.let_through()
+            self._rate_limiter.let_through()
             if (last := self._last.get(request.run)) is not None and last[0] == question:
                 return last[1]  # asked again, as after a restart: the same noise tells nothing new
             self._policy.refuse_others(request.consumer)

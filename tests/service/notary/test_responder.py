@@ -19,8 +19,9 @@ from databazaar.config.market_file import parse_market
 from databazaar.engines import LoopEngine
 from databazaar.errors import BazaarError
 from databazaar.federation.frames import Channel
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.messages import Reply, Request, TaskMessage, encode_reply, encode_request
-from databazaar.federation.transport import FlareTransport, LocalTransport
+from databazaar.federation.transport import LocalTransport
 from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
@@ -186,7 +187,7 @@ def test_sites_are_asked_with_the_compression_that_the_job_says(place: Path, tmp
     market = settings_of(["bank1"], federation={"folder": "/hub", "compression": compression})
     begin = {**about(place, ["bank1"]), "market": market, "files": {}, "federation": str(parties.market)}
     transport = Responder(begin)._transport
-    assert isinstance(transport, FlareTransport) and transport._pack is (compression == "zlib")
+    assert isinstance(transport, GrpcTransport) and transport._pack is (compression == "zlib")
 
 
 def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job: Job) -> None:

@@ -21,14 +21,13 @@ from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import declined
+from databazaar.federation.failures import MessageError, declined
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import Request, decode_reply, decode_request, hear_reply, question_hash
 from databazaar.federation.pins import Pins
 from databazaar.federation.policy import Policy
 from databazaar.federation.table import Table
-from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
+from databazaar.federation.transport import LocalTransport, Transport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.hub.runner import become_a_child
@@ -63,12 +62,13 @@ class Responder:
         return LocalTransport(workers)
 
     def _sites(self, about: Mapping[str, Any]) -> Transport:
+        from databazaar.federation.grpc_transport import GrpcTransport
         from databazaar.federation.signing import MarketKeys
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
         lines = self._market.federation
-        return FlareTransport(folder, self._consumer, pack=lines is not None and lines.compression != "none")
+        return GrpcTransport(folder, self._consumer, pack=lines is not None and lines.compression != "none")
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""

@@ -43,11 +43,11 @@ _Hex = Annotated[str, Field(pattern=r"^(?:[0-9a-f]{2}){32,1024}$")]
 _Text = Annotated[str, Field(pattern=r"^[\x20-\x7e\r\n]*$", max_length=20_000)]
 
 
-class _Paper(BaseModel):
+class _EnrolmentFile(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
-class MarketFile(_Paper):
+class MarketFile(_EnrolmentFile):
     """What the operator's folder says of itself; `ca` is where the authority's key was put, if not there."""
 
     name: _Name
@@ -56,7 +56,7 @@ class MarketFile(_Paper):
     ca: str = ""
 
 
-class Place(_Paper):
+class KeptInvitation(_EnrolmentFile):
     """An invitation as a kit keeps it, without its secret."""
 
     kind: Literal["invitation"]
@@ -68,11 +68,11 @@ class Place(_Paper):
     authority: _Text
 
 
-class Invitation(Place):
+class Invitation(KeptInvitation):
     secret: _Hex
 
 
-class RequestFile(_Paper):
+class RequestFile(_EnrolmentFile):
     """What a provider sends: a first request, or one to renew."""
 
     kind: Literal["request", "renewal"]
@@ -81,17 +81,17 @@ class RequestFile(_Paper):
     proof: _Hex
 
 
-class CertificateFile(_Paper):
+class CertificateFile(_EnrolmentFile):
     kind: Literal["certificate"]
     provider: _Name
     certificate: _Text
 
 
-P = TypeVar("P", bound=_Paper)
+F = TypeVar("F", bound=_EnrolmentFile)
 
 
-def read_paper(path: Path, paper: type[P], otherwise: str) -> P:
-    """The file as that kind of paper. `otherwise` is the sentence for one that is not."""
+def read_file(path: Path, kind: type[F], otherwise: str) -> F:
+    """The file as that kind. `otherwise` is the sentence for one that is not."""
     try:
         found: Any = json.loads(read_small(path))
     except (OSError, ValueError, RecursionError):
@@ -99,7 +99,7 @@ def read_paper(path: Path, paper: type[P], otherwise: str) -> P:
     if not isinstance(found, dict):
         raise BazaarError(otherwise)
     try:
-        return paper.model_validate(found)
+        return kind.model_validate(found)
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
         if field == "kind":

@@ -1,7 +1,18 @@
-"""The operator's side of a market's certificates: who is invited, who has one, who is shut out."""
+"""How a provider becomes part of a market. Its private key is made on its own machine and stays there.
+
+operator   init_market(folder, …)          the market's authority and its server's certificate
+operator   invite(folder, name)            → invitation file, to be sent to the provider in private
+provider   request(invitation, kit)        → request file: a public key, signed with the invitation's secret
+operator   sign(folder, request file)      → certificate file
+provider   complete(kit, certificate file) the kit can connect
+
+Before a certificate ends, `renewal.renew(kit)` makes a request that is signed with its key; then `sign` and `complete`
+again. `server.revoke` shuts a provider out.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import hmac
 import json
 import secrets
@@ -14,10 +25,26 @@ from databazaar.errors import BazaarError
 from databazaar.federation import authority as authorities
 from databazaar.federation import pki, revocations
 from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
-from databazaar.federation.kits import make_folder, sync, write_json, write_server_kit
-from databazaar.federation.papers import HOST, NAME, RESERVED, Invitation, MarketFile, RequestFile, proof, read_paper
-from databazaar.files import alone
+from databazaar.federation.enrolment_files import (
+    HOST,
+    NAME,
+    RESERVED,
+    CertificateFile,
+    Invitation,
+    KeptInvitation,
+    MarketFile,
+    RequestFile,
+    proof,
+    read_file,
+    read_small,
+)
+from databazaar.federation.private_files import PRIVATE, make_folder, sync, take_up, write_json, write_pair
+from databazaar.files import alone, write_whole
 
+PENDING = Path("renewal") / "client.key"
+"""Where a kit keeps the key of a request to renew, until its certificate comes."""
+REVOKED_NAMES = "disabled_clients.json"
+"""The file with the names that are shut out, in the server's folder."""
 _HOLDS = (
     "{} already has a certificate: let it renew that one with `bazaar provider request KIT`, or revoke it and invite "
     "under a new name"
@@ -71,16 +98,10 @@ def init_market(
     key = pki.new_key()
     certificate = authority.issue(market.identity, key.public_key(), market.hosts)
     record(market.folder, market.identity, certificate)
-    write_server_kit(
-        market.server,
-        name,
-        market.identity,
-        host,
-        port,
-        pki.pem(authority.certificate),
-        pki.pem(certificate),
-        pki.key_pem(key),
-    )
+    startup = market.server / "startup"
+    make_folder(startup)
+    write_whole(startup / "rootCA.pem", pki.pem(authority.certificate).encode(), PRIVATE)
+    write_pair(startup, "server", pki.pem(certificate), pki.key_pem(key))
     revocations.add(market.folder, authority)
     write_json(market.folder / "market.json", {"name": name, "host": host, "port": port, "ca": market.ca})
     return market
@@ -88,7 +109,7 @@ def init_market(
 
 def operator_folder(folder: Path) -> OperatorFolder:
     otherwise = f"{folder} holds no market: make one with `bazaar federation init`"
-    found = read_paper(folder / "market.json", MarketFile, otherwise)
+    found = read_file(folder / "market.json", MarketFile, otherwise)
     return OperatorFolder(folder.resolve(), found.name, found.host, found.port, found.ca)
 
 
@@ -122,7 +143,7 @@ def sign(folder: Path, request_file: Path, ca: Path | None = None, passphrase: P
     """
     market = operator_folder(folder)
     otherwise = f"{request_file} is not a certificate request: ask the provider for it"
-    sent = read_paper(request_file, RequestFile, otherwise)
+    sent = read_file(request_file, RequestFile, otherwise)
     provider = sent.provider
     if provider in revoked(folder):
         raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
@@ -154,13 +175,16 @@ def members(folder: Path) -> list[str]:
 
 
 def revoked(folder: Path) -> set[str]:
-    """The names shut out, read from the file that FLARE's server loads when it starts."""
-    path = operator_folder(folder).server / "disabled_clients.json"
+    """The names shut out."""
+    return read_revoked(operator_folder(folder).server / REVOKED_NAMES)
+
+
+def read_revoked(path: Path) -> set[str]:
     return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
 
 
 def record_revocation(folder: Path, provider: str) -> None:
-    """Write the name where FLARE's server looks. `server.revoke` also tells a server that is up."""
+    """Write the name where the server looks. `server.revoke` also tells a server that is up."""
     market = operator_folder(folder)
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
@@ -169,7 +193,7 @@ def record_revocation(folder: Path, provider: str) -> None:
     invitation.unlink(missing_ok=True)
     with alone(market.folder / "ca" / "lock"):
         names = sorted(revoked(folder) | {provider})
-        write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
+        write_json(market.server / REVOKED_NAMES, {"disabled_clients": names})
 
 
 def _check_name(name: str, what: str) -> None:
@@ -183,7 +207,7 @@ def _check_name(name: str, what: str) -> None:
 def _check_invited(sent: RequestFile, invitation: Path, held: x509.Certificate | None) -> None:
     provider = sent.provider
     otherwise = f"{provider} has no open invitation: run `bazaar federation invite {provider}`"
-    invited = read_paper(invitation, Invitation, otherwise)
+    invited = read_file(invitation, Invitation, otherwise)
     if held is not None and not pki.ended(held) and held.public_key() != pki.read_request(sent.request, provider):
         raise BazaarError(_HOLDS.format(provider))
     if not hmac.compare_digest(proof(invited.secret, sent.request), sent.proof):
@@ -209,3 +233,76 @@ def _may_renew(market: OperatorFolder, sent: RequestFile, held: x509.Certificate
 
 def _list(names: list[str]) -> str:
     return ", ".join(names) or "none so far"
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A provider's folder on its own machine, complete and able to connect."""
+
+    folder: Path
+    market: str
+    provider: str
+    host: str
+    port: int
+    identity: str
+    """The name in the certificate of the market's server."""
+
+
+def request(invitation: Path, kit: Path) -> Path:
+    """On the provider's machine: make its key and the request to send back. The key stays in `kit`."""
+    invited = read_file(invitation, Invitation, f"{invitation} is not an invitation: ask the operator for one")
+    if invited.identity != f"{invited.market}.server" or not pki.is_authority(invited.authority):
+        raise BazaarError(f"{invitation} is not an invitation of a market: ask the operator for a new one")
+    if (kit / "startup" / "client.key").exists():
+        raise BazaarError(f"{kit} already holds a key: give a new folder, or send the request that is in it")
+    for folder in (kit, kit / "startup"):
+        make_folder(folder)
+    kit.chmod(0o700)
+    key = pki.new_key()
+    write_whole(kit / "startup" / "client.key", pki.key_pem(key), PRIVATE)
+    asked = pki.new_request(key, invited.provider)
+    write_json(kit / "invitation.json", invited.model_dump(exclude={"secret"}))
+    path = kit / f"{invited.provider}.request.json"
+    made = {"kind": "request", "provider": invited.provider, "request": asked}
+    write_json(path, {**made, "proof": proof(invited.secret, asked)})
+    return path
+
+
+def complete(kit: Path, certificate_file: Path) -> Kit:
+    """On the provider's machine: put the certificate into the kit, if it is this kit's own. A renewed one is taken when
+    the provider connects next; a connection that is open stays."""
+    invited = read_file(kit / "invitation.json", KeptInvitation, f"{kit} is not a kit: start from an invitation")
+    otherwise = f"{certificate_file} is not a certificate: ask the operator for it"
+    text = read_file(certificate_file, CertificateFile, otherwise).certificate
+    startup, pending = kit / "startup", kit / PENDING
+    renewed = pending.exists() and pki.belongs(text, pki.load_key(pending))
+    pki.check_certificate(
+        text, invited.authority, invited.provider, pki.load_key(pending if renewed else startup / "client.key")
+    )
+    certificate = pki.load_certificate(text)
+    if not renewed and _issued_at(startup / "client.crt", certificate) > certificate.not_valid_before_utc:
+        raise BazaarError(f"{kit} holds a newer certificate than {certificate_file}: keep it, or ask for a new one")
+    authority = pki.pem(pki.load_certificate(invited.authority))
+    write_whole(startup / "rootCA.pem", authority.encode(), PRIVATE)
+    write_whole(startup / "client.crt", pki.pem(certificate).encode(), PRIVATE)
+    if renewed:
+        take_up(pending, startup / "client.key")
+    return load_kit(kit)
+
+
+def _issued_at(path: Path, otherwise: x509.Certificate) -> dt.datetime:
+    """When the certificate that is there was issued; where none is, `otherwise`'s time."""
+    try:
+        return pki.load_certificate(read_small(path).decode("ascii")).not_valid_before_utc
+    except (OSError, ValueError, BazaarError):
+        return otherwise.not_valid_before_utc
+
+
+def load_kit(folder: Path) -> Kit:
+    missing = f"{folder} is not a complete kit: put the operator's certificate into it first"
+    invited = read_file(folder / "invitation.json", KeptInvitation, missing)
+    for file in ("client.key", "client.crt", "rootCA.pem"):
+        if not (folder / "startup" / file).exists():
+            raise BazaarError(missing)
+    place = invited.market, invited.provider, invited.host, invited.port, invited.identity
+    return Kit(folder.resolve(), *place)

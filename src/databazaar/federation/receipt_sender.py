@@ -1,8 +1,5 @@
-"""The market's side of receipts: what is owed to whom, and sending it when the ledger has it for good.
-
-A run never fails and never waits long because of a receipt. What could not be delivered is owed, and comes with the
-next one; who does not take receipts is tried ever more seldom.
-"""
+"""The market's side of receipts: what is owed to whom, and sending it when the ledger has it. A run neither fails nor
+waits long because of a receipt: what could not be delivered comes with the next one."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from databazaar.canonical import GENESIS
 from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     ReceiptMessage,
     encode_request,

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, onboarding, pki, renewal, revocations, server
+from databazaar.federation import authority, enrolment, pki, renewal, revocations, server
 from two_banks import two_banks
 
 
@@ -25,8 +25,8 @@ from two_banks import two_banks
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """bank3 is invited, and has made its request."""
     root = two_banks(tmp_path_factory.mktemp("made"))
-    shutil.copy(onboarding.invite(root / "market", "bank3"), root / "invitation.json")
-    shutil.copy(onboarding.request(root / "invitation.json", root / "bank3"), root / "request.json")
+    shutil.copy(enrolment.invite(root / "market", "bank3"), root / "invitation.json")
+    shutil.copy(enrolment.request(root / "invitation.json", root / "bank3"), root / "request.json")
     shutil.copy(root / "market/certificates/bank1.json", root / "certificate.json")
     return root
 
@@ -140,7 +140,7 @@ def test_a_field_of_the_wrong_kind_is_named(root: Path, what: str, field: str, v
 @pytest.mark.parametrize("changes", [{"identity": "bank1"}, {"authority": "no certificate"}, {"authority": None}])
 def test_an_invitation_names_a_market_and_its_authority(root: Path, changes: dict[str, str | None]) -> None:
     file = root / "invitation.json"
-    leaf = pki.pem(onboarding.issued(root / "market", "bank1")[0])
+    leaf = pki.pem(authority.issued(root / "market", "bank1")[0])
     given = {key: leaf if value is None else value for key, value in changes.items()}
     file.write_text(json.dumps({**json.loads(file.read_text()), **given}))
     code, said = take(root, "invitation")
@@ -152,8 +152,8 @@ def test_of_several_authorities_in_an_invitation_one_is_trusted(root: Path) -> N
     sent = json.loads(file.read_text())
     other = pki.pem(pki.new_authority("other.ca")[1])
     file.write_text(json.dumps({**sent, "authority": sent["authority"] + other}))
-    asked = onboarding.request(file, root / "new")
-    kit = onboarding.complete(root / "new", onboarding.sign(root / "market", asked))
+    asked = enrolment.request(file, root / "new")
+    kit = enrolment.complete(root / "new", enrolment.sign(root / "market", asked))
     assert (kit.folder / "startup/rootCA.pem").read_text() == sent["authority"]
 
 
@@ -178,14 +178,14 @@ def test_a_kit_that_leads_elsewhere_is_not_written_to(root: Path, tmp_path: Path
 def test_an_invitation_that_comes_back_gives_no_second_certificate(root: Path) -> None:
     """As from a backup, or after a power cut: the same request gets the same certificate, another one none."""
     market, kept = root / "market", (root / "market/invitations/bank3.json").read_text()
-    first = onboarding.sign(market, root / "request.json").read_text()
+    first = enrolment.sign(market, root / "request.json").read_text()
     (market / "invitations/bank3.json").write_text(kept)
-    assert onboarding.sign(market, root / "request.json").read_text() == first
+    assert enrolment.sign(market, root / "request.json").read_text() == first
     (market / "invitations/bank3.json").write_text(kept)
-    other = onboarding.request(root / "invitation.json", root / "new")
+    other = enrolment.request(root / "invitation.json", root / "new")
     with pytest.raises(BazaarError, match="bank3 already has a certificate"):
-        onboarding.sign(market, other)
-    assert len(onboarding.issued(market, "bank3")) == 1
+        enrolment.sign(market, other)
+    assert len(authority.issued(market, "bank3")) == 1
 
 
 def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
@@ -201,7 +201,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     assert (stick / "ca.key").stat().st_mode & 0o777 == 0o600 and b"ENCRYPTED" in (stick / "ca.key").read_bytes()
     assert not list(market.rglob("ca.key"))
     assert "holds an authority's key already" in bazaar("federation", "init", tmp_path / "b", "--ca", stick)[1]
-    asked = onboarding.request(onboarding.invite(market, "bank1"), kit)
+    asked = enrolment.request(enrolment.invite(market, "bank1"), kit)
     for command in (["sign", asked], ["sign", "--server"]):
         code, said = bazaar("federation", *command, "--folder", market)
         assert code == 2 and f"(it was put into {stick}): give its folder with --ca" in said and "\n" not in said
@@ -210,7 +210,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
         f"{root / 'market/ca/ca.key'} is the key of another market's authority"
     )
     assert bazaar("federation", "sign", asked, *at)[0] == 0
-    onboarding.complete(kit, market / "certificates/bank1.json")
+    enrolment.complete(kit, market / "certificates/bank1.json")
     assert bazaar("federation", "sign", "--server", *at)[0] == 0
     monkeypatch.setenv(authority.PASSPHRASE, "wrong")
     assert "cannot be read: check it and its passphrase" in bazaar("federation", "sign", "--server", *at)[1]
@@ -221,7 +221,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     monkeypatch.setenv(authority.PASSPHRASE, "correct horse")
     assert bazaar("federation", "revoke", "bank1", *at)[0] == 0
     assert renewal.warnings(market) == []
-    (serial,) = (certificate.serial_number for certificate in onboarding.issued(market, "bank1"))
+    (serial,) = (certificate.serial_number for certificate in authority.issued(market, "bank1"))
     assert serial in revocations.in_force(market / "ca/crl.pem")
 
 
@@ -257,7 +257,7 @@ def test_a_damaged_authority_is_named(root: Path) -> None:
     )
     (market / "ca/ca.pem").write_text("nothing")
     with pytest.raises(BazaarError, match=r"the authority's certificate in .* cannot be read"):
-        onboarding.invite(market, "bank4")
+        enrolment.invite(market, "bank4")
     (root / "bank1/startup/client.crt").write_text("nothing")
     with pytest.raises(BazaarError, match=r"the certificate in .* cannot be read: put the operator's in again"):
         renewal.renew(root / "bank1")

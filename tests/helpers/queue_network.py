@@ -15,7 +15,7 @@ from databazaar.federation.transport import Transport
 from whole_answers import hand_in
 
 
-class LaneNetwork:
+class QueueNetwork:
     """A server and its providers; `consumer` gives the way of one of several to them."""
 
     def __init__(

@@ -1,0 +1,112 @@
+"""Several consumers over the same providers: every provider has a queue, in which asks wait for their turn.
+
+Consumers take turns, one ask each, whoever came first; so one with many asks delays another by one of them. Only so
+many asks of a queue are under way at a time, and an ask's clock does not run before its turn has come: whoever waits is
+late, and never void. No clock, no network and no thread in here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+LONGEST_NAME = 200
+"""Signs of a consumer's name."""
+State = Literal["waiting", "asked", "late", "over"]
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One ask in the queue of its provider: `waiting`, then `asked`, `late` where it was given up while its provider
+    still computes, which keeps the queue busy, and at last `over`."""
+
+    provider: str
+    consumer: str
+    state: State = "waiting"
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A provider's queue as others see it: how many asks of each consumer wait, are under way, or came too late and
+    are still computed; and how many may be under way."""
+
+    capacity: int
+    waiting: dict[str, int]
+    asked: dict[str, int]
+    late: dict[str, int]
+
+
+@dataclass
+class _ProviderQueue:
+    waiting: dict[str, deque[Ticket]] = field(default_factory=dict)  # in the order of their turns
+    under_way: list[Ticket] = field(default_factory=list)
+
+    def take_turns(self, capacity: int) -> None:
+        while self.waiting and len(self.under_way) < capacity:
+            consumer = next(iter(self.waiting))
+            tickets = self.waiting.pop(consumer)
+            ticket = tickets.popleft()
+            ticket.state = "asked"
+            self.under_way.append(ticket)
+            if tickets:
+                self.waiting[consumer] = tickets
+
+
+class FairQueue:
+    """The queues of all providers; `capacity` says how many asks of a provider may be under way."""
+
+    def __init__(self, capacity: Callable[[str], int] = lambda provider: 1) -> None:
+        self._capacity = capacity
+        self._queues: dict[str, _ProviderQueue] = {}
+
+    def join(self, provider: str, consumer: str) -> Ticket:
+        """A ticket at the end of what this consumer asks of the provider; `asked` at once where nobody is before it."""
+        ticket = Ticket(provider, consumer)
+        self._queues.setdefault(provider, _ProviderQueue()).waiting.setdefault(consumer, deque()).append(ticket)
+        self.take_turns(provider)
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """The ask has ended, one way or the other, and whose turn it is may go."""
+        if ticket.state == "over":
+            return
+        queue = self._queues[ticket.provider]
+        if ticket.state == "waiting":
+            tickets = queue.waiting[ticket.consumer]
+            tickets.remove(ticket)
+            if not tickets:
+                del queue.waiting[ticket.consumer]
+        else:
+            queue.under_way.remove(ticket)
+        ticket.state = "over"
+        self.take_turns(ticket.provider)
+
+    def give_up(self, ticket: Ticket) -> None:
+        """Nobody wants the answer any more. One that is under way keeps the queue busy until it leaves."""
+        if ticket.state == "asked":
+            ticket.state = "late"
+        else:
+            self.leave(ticket)
+
+    def take_turns(self, provider: str) -> None:
+        """Lets go whose turn it is; also to be called where the capacity has changed."""
+        queue = self._queues.get(provider)
+        if queue is None:
+            return
+        queue.take_turns(max(1, self._capacity(provider)))
+        if not queue.waiting and not queue.under_way:
+            del self._queues[provider]
+
+    def queues(self) -> dict[str, Queue]:
+        """All queues in which there is anything, by provider."""
+        return {provider: self._queue(provider, queue) for provider, queue in sorted(self._queues.items())}
+
+    def _queue(self, provider: str, queue: _ProviderQueue) -> Queue:
+        waiting = {consumer: len(tickets) for consumer, tickets in queue.waiting.items()}
+        asked, late = (
+            dict(Counter(ticket.consumer for ticket in queue.under_way if ticket.state == state))
+            for state in ("asked", "late")
+        )
+        return Queue(max(1, self._capacity(provider)), waiting, asked, late)
