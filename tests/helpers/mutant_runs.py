@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -68,10 +69,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the tests do without a mutant: the seconds of each, and which of them run a line, by module and line. A file
-    of tests stands there for all of its tests, where their fixtures run the line."""
+    """What the tests do without a mutant: the seconds of each, those of the fixtures of a file, and which tests run a
+    line, by module and line. A file of tests stands there for all of its tests, where their fixtures run the line."""
 
     seconds: dict[str, float]
+    fixtures: dict[str, float]
     lines: dict[str, dict[str, list[str]]]
     imported: list[str]
 
@@ -86,12 +88,13 @@ class Baseline:
         found = {test for line in at for one in of.get(line, ()) for test in self._tests_of.get(one, [one])}
         early = {test for test in self.seconds if test.startswith(tuple(first))}
         found |= set() if mutant.function else early
-        spent, chosen = 0.0, list[str]()
+        spent, chosen, files = 0.0, list[str](), set[str]()
         for test in sorted(found, key=lambda test: (test not in early, self.seconds[test])):
-            spent += self.seconds[test]
+            spent += self.seconds[test] + (0.0 if _file(test) in files else self.fixtures[_file(test)])
             if chosen and spent > MOST_SECONDS:
                 break
             chosen.append(test)
+            files.add(_file(test))
         return sorted(chosen[:PROBES], key=_file) + sorted(chosen[PROBES:], key=_file)
 
     def limit(self, tests: Iterable[str]) -> float:
@@ -209,22 +212,23 @@ def _measure(plan: Plan, session: pytest.Session, target: Path) -> None:
     traced = coverage.Coverage(data_file=None, include=list(files), config_file=False)
     session.config.pluginmanager.register(_Contexts(traced))
     traced.start()
-    seconds, setups = dict[str, float](), defaultdict[str, float](float)
+    seconds, fixtures = dict[str, float](), defaultdict[str, float](float)
     for item, after in zip(session.items, [*session.items[1:], None], strict=True):
         traced.switch_context(_file(item.nodeid))
+        begin = time.process_time()
         reports = runtestprotocol(item, nextitem=after, log=False)
         if failed := [report.longreprtext for report in reports if report.failed]:
             sys.exit(f"{item.nodeid} fails without a mutant: {failed[0]}")
-        seconds[item.nodeid] = sum(report.duration for report in reports[1:])
-        setups[_file(item.nodeid)] = max(setups[_file(item.nodeid)], reports[0].duration)
+        took, setup = time.process_time() - begin, reports[0].duration
+        seconds[item.nodeid] = max(0.001, took - setup)
+        fixtures[_file(item.nodeid)] = max(fixtures[_file(item.nodeid)], min(took, setup))
     traced.stop()
     data = traced.get_data()
     lines = {
         module: {str(line): sorted(filter(None, who)) for line, who in data.contexts_by_lineno(path).items()}
         for path, module in files.items()
     }
-    cost = {test: took + setups[_file(test)] for test, took in seconds.items()}
-    found = {"seconds": cost, "lines": lines, "imported": sorted(sys.modules)}
+    found = {"seconds": seconds, "fixtures": fixtures, "lines": lines, "imported": sorted(sys.modules)}
     target.write_text(json.dumps(found), encoding="utf-8")
 
 

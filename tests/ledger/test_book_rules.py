@@ -257,6 +257,11 @@ def test_what_is_freed_adds_up_over_the_rounds(kind: str) -> None:
     assert freed == {"c": 9} and book.pay == {"c": 11 if kind == "release" else 2}
 
 
+def test_a_single_coin_is_held_back_and_freed() -> None:
+    book = book_after(access("reserve"), access("post", amount=2, body={"held": 1}), freeing("release", "b", 1))
+    assert (book.pay, book.released, book.unpaid) == ({"b": 3}, {"b": 1}, 0)
+
+
 def test_pay_may_be_released_that_was_all_held_back() -> None:
     book = book_after(access("reserve"), access("post", amount=0, body={"held": 3}), freeing("release", "b", 3))
     assert book.pay == {"b": 3} and book.spent == 3
@@ -298,6 +303,11 @@ def test_a_round_that_has_ended_takes_no_more_reserves() -> None:
     book = book_after(access("reserve", round=1, draw=5), access("post", round=1, draw=5))
     book.apply(ended([0.1]))
     assert book.settled == {(1, 5)}
+    late = book_after(
+        access("reserve", draw=5), access("post", draw=5), access("reserve", round=1), access("post", round=1)
+    )
+    late.apply(ended([0.1]))
+    assert late.settled == {(1, 0)}
     refused(book, access("reserve"), "this access is settled already")
     refused(book, access("reserve", round=1, draw=5), "this access is settled already")
     book.apply(access("reserve", round=1))
