@@ -12,7 +12,8 @@ import pytest
 
 from databazaar import LedgerError, Uniform
 from databazaar.codes import Code
-from databazaar.ledger import Entry, Ledger, Notary, RuleBook, Settlement, Snapshot, Terms, audit_entries
+from databazaar.defence import Findings
+from databazaar.ledger import Drawn, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot, Terms, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.large import Large
 from databazaar.ledger.rounds import Scores
@@ -22,6 +23,7 @@ from databazaar.roster import Roster
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS, Budget
 from databazaar.vectors import hash_array, hash_packed, pack
+from defended_markets import play, scripted_rules
 from forging import reseal
 
 PRICES = {"a": 2, "b": 3, "c": 4}
@@ -255,6 +257,8 @@ FORGED: dict[str, tuple[Forge, str]] = {
     "losses beyond what a utility can": (gains(0, lambda _: -1.0012), "a gain is larger than a utility between 0 and"),
     "another utility in the beginning": (body("round", 1, utility=0.5), "begins with another utility or loss"),
     "another loss in the beginning": (body("round", 1, loss=0.9), "begins with another utility or loss"),
+    "a utility reached above one": (body("round", 0, reached=1.01), "a utility lies outside of 0 to 1"),
+    "no utility reached": (body("round", 0, reached=None), "a utility or a loss is not a number"),
     "findings": (body("round", 0, findings={}), "has findings, and the terms no defence"),
     "less paid": (with_fields("post", 0, amount=1), "the payments do not follow from the gains and the payment rule"),
     "a release": (
@@ -306,6 +310,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
         body("round", 3, gains=[0.2, 0.3]),
         "a provider that was asked once has two different gains",
     ),
+    "a draw that is not settled": (lambda old: [*old[:4], *old[5:]], "(round, round 0): does not settle every draw"),
     "an opening again": (lambda old: [*old[:3], old[0], *old[3:]], "a ledger is opened once"),
     "no opening": (lambda old: old[1:], "the first entry must be the opening"),
     "an unknown kind": (with_fields("reserve", 0, kind="gift"), "entry 1: is of no kind that a ledger has"),
@@ -328,9 +333,15 @@ def test_a_forgery_is_refused_for_its_reason(name: str) -> None:
 def test_what_differs_in_the_last_digit_is_the_same() -> None:
     for factor in (1 + 5e-10, 1 - 5e-10):
         assert audit_entries(reseal(chances(factor)(list(played())))[: len(until(0))]).ok
-    for gain in (1.001, -1.001):
+    for gain in (1.0011, -1.0011):
         audit = audit_entries(reseal(gains(0, lambda _, gain=gain: gain)(list(played())))[: len(until(0))])  # type: ignore[misc]
         assert audit.ok, audit.message
+
+
+def test_a_utility_without_bounds_may_change_by_any_number() -> None:
+    entries = body("open", 0, bounded_utility=False)(gains(0, lambda _: 7.5)(list(played())))
+    audit = audit_entries(reseal(entries)[: len(until(0))])
+    assert audit.ok and audit.rounds == 1, audit.message
 
 
 def kept(rounds: int) -> Snapshot:
@@ -374,3 +385,93 @@ def test_a_stored_state_that_was_changed_is_named() -> None:
     ):
         assert audit_entries(entries, fine).ok
     assert hash_array(model(2)) == audit_entries(entries).delivered
+
+
+def judged(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings]:
+    """Of p0 it is known in the eighth round that it has no data, and of p1 that it has; p3 fails once."""
+    gains = {i: None if (i, round) == (3, 2) else 0.01 * i for i in drawn.asked}
+    signal, error = {0: 0.0, 1: 1.0}, {0: 0.01, 1: 0.2}
+    figures = {"signal": [signal.get(i) for i in drawn.asked], "error": [error.get(i) for i in drawn.asked]}
+    return gains, Findings(harm=[0.5 + i for i in drawn.asked], **figures)
+
+
+@cache
+def defended() -> tuple[Entry, ...]:
+    ledger = play(scripted_rules(), judged)
+    assert isinstance(ledger, Ledger)
+    return tuple(ledger.store.entries())
+
+
+def test_held_back_pay_of_two_is_settled_in_one_round_in_the_order_of_the_roster() -> None:
+    freed = [entry for entry in defended() if entry.kind in ("release", "return")]
+    assert [(one.kind, one.round, one.provider) for one in freed] == [
+        ("return", 7, "p0"),
+        ("release", 7, "p1"),
+        ("release", None, "p2"),
+        ("release", None, "p3"),
+    ]
+    audit = audit_entries(defended())
+    assert audit.ok and audit.record is not None
+    assert [(one.round, one.provider, one.amount, one.released) for one in audit.record.freed] == [
+        (one.round, one.provider, one.amount, one.kind == "release") for one in freed
+    ]
+    (ended,) = [entry for entry in defended() if entry.kind == "round" and entry.round == 7]
+    assert audit.record.entries == {7: (ended.seq, ended.hash)}
+    assert [(round, one.provider) for round, one in audit.record.verdicts] == [(7, 0), (7, 1)]
+    assert [[access.held for access in round.accesses] for round in audit.history] == [
+        [one.body.get("held", 0) for one in defended() if one.round == round and one.kind in ("post", "void")]
+        for round in range(audit.rounds)
+    ]
+
+
+def test_every_figure_of_a_valid_answer_is_kept() -> None:
+    audit = audit_entries(defended())
+    assert audit.record is not None
+    rounds = list(range(audit.rounds))
+    flagged, cleared, _, failed = audit.record.figures.curves(4)
+    assert cleared.rounds.tolist() == rounds and failed.rounds.tolist() == [0, 1, *rounds[3:]]
+    assert set(cleared.harm) == {1.5} and set(failed.harm) == {3.5} and set(cleared.signal) == {1.0}
+    assert set(cleared.error) == {0.2} and np.isnan(failed.signal).all() and np.isnan(cleared.leak).all()
+    assert flagged.rounds.tolist()[:8] == rounds[:8] and set(flagged.error) == {0.01}
+
+
+def freed_at(of: str, count: int, **fields: Any) -> list[Entry]:
+    entries = list(defended())
+    place = [at for at, entry in enumerate(entries) if entry.kind == of][count]
+    entries[place] = entries[place]._replace(**fields)
+    return entries
+
+
+def after_the_first_return(entry: Entry) -> list[Entry]:
+    place = next(at for at, one in enumerate(defended()) if one.kind == "return") + 1
+    return [*defended()[:place], entry, *defended()[place:]]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        (lambda: freed_at("release", 0, round=None), "(release): stands between held-back pay that was settled"),
+        (lambda: freed_at("release", 0, round=6), "(release, round 6): stands between held-back pay"),
+        (lambda: freed_at("release", 2, round=14), "(release, round 14): stands between held-back pay"),
+        (
+            lambda: after_the_first_return(Entry(0, "reserve", 7, 9, "p1", 50, {})),
+            "(reserve, round 7, draw 9): stands between held-back pay",
+        ),
+        (lambda: freed_at("return", 0, kind="release"), "does not follow from the verdicts"),
+        (lambda: freed_at("release", 0, body={"why": 1}), "does not follow from the verdicts"),
+    ],
+)
+def test_nothing_comes_between_held_back_pay_and_what_it_is_settled_for(
+    entries: Callable[[], list[Entry]], words: str
+) -> None:
+    audit = audit_entries(reseal(entries()))
+    assert not audit.ok and words in audit.message, audit.message
+
+
+def test_a_copy_of_a_notary_shares_no_held_back_pay_with_it() -> None:
+    notary = Notary()
+    for entry in defended():
+        one, other = notary.after([entry]), notary.after([entry])
+        assert one.due == other.due and one.audit.book == other.audit.book
+        notary.take(entry)
+    assert notary.audit.closed
