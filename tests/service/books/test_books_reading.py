@@ -142,6 +142,8 @@ def test_pages_are_the_newest_first_each_with_all_its_postings(books: Books) -> 
         assert pages[2].postings == {"escrow:j1": -100, "earned:bank": 60, "fees": 6, "cash:acme": 34}
         assert [page.entry.seq for page in journal.entries(session, books.house, before=3, most=2)] == [2, 1]
         assert journal.entries(session, books.house, before=0) == []
+        salts = {page.entry.salt for page in pages}
+        assert len(salts) == 5 and {len(bytes.fromhex(salt)) for salt in salts} == {16}
 
 
 def test_only_those_who_may_read_do(books: Books) -> None:
