@@ -256,13 +256,13 @@ class _Finder:
         if name != self._name:
             return None
         loader = SourceFileLoader(name, str(self._path))
-        loader.get_code = lambda _: self._code  # type: ignore[method-assign]
+        setattr(loader, "get_code", lambda _: self._code)  # noqa: B010
         return importlib.util.spec_from_file_location(name, self._path, loader=loader)
 
 
 def _outside(plan: Plan, mutant: Mutant, tests: list[str]) -> int:
     """Imports a mutant, and runs tests: 1 where one fails, or where it cannot be imported."""
-    sys.meta_path.insert(0, _Finder(plan.name(mutant.module), plan.file(mutant.module), mutant.source))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder(plan.name(mutant.module), plan.file(mutant.module), mutant.source))
     try:
         _with_tests(plan, tests, lambda session: os._exit(int(_failing(session.items) is not None)))
     except BaseException:
@@ -283,8 +283,8 @@ def _inside(
         if name.startswith(plan.package):
             importlib.import_module(name)
     folders = groupby(sorted(items), lambda test: Path(_file(test)).parent)
-    for _, tests in folders:  # one of each folder sets up what the session has
-        _failing([items[min(tests, key=baseline.seconds.__getitem__)]], session)
+    for _, group in folders:  # one of each folder sets up what the session has
+        _failing([items[min(group, key=baseline.seconds.__getitem__)]], session)
     base = Path(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
     kept, note, killers = {*base.rglob("*")}, base / "killer", defaultdict[tuple[str, str], list[str]](list)
     functions = _functions(plan)

@@ -129,7 +129,7 @@ def test_entries_follow_each_other() -> None:
         assert taken[-1] == f"{STORY[at]} comes where entry {at - 1} is due: entries were removed or moved"
         assert (replay.seq, replay.head) == (at - 2, STORY[at - 2].hash if at > 1 else GENESIS)
     for changed in ({"salt": "x"}, {"at": "x"}, {"body": {"x": 1}}, {"hash": "x"}, {"key": "deposit:2"}, {"job": "j"}):
-        forged = STORY[0]._replace(**changed)  # type: ignore[arg-type]
+        forged = STORY[0]._replace(**changed)
         fault = Replay().take(forged)
         assert fault == f"{forged} does not follow from the entries before it: it was changed"
 
@@ -143,7 +143,8 @@ def test_a_line_holds_an_entry_and_the_content_is_what_the_format_says(tmp_path:
     assert plain.content == hashlib.sha256(text.encode()).hexdigest()
     assert sealed("ab", "cd") == hashlib.sha256(b"ab\ncd").hexdigest()
     assert (str(whole), str(Hidden(3, "", "")), plain._replace(hash="").hash) == ("entry 3 (fund:é)", "entry 3", "")
-    lines, path = [whole, plain, Hidden(4, "content", "hash")], tmp_path / "journal.jsonl"
+    lines: list[Entry | Hidden] = [whole, plain, Hidden(4, "content", "hash")]
+    path = tmp_path / "journal.jsonl"
     path.write_text("".join(line_of(one) + "\n" for one in lines), encoding="utf-8")
     assert list(read_journal(path)) == lines
 

@@ -114,7 +114,7 @@ def test_a_policy_that_says_nothing_but_its_price_asks_its_owner_within_two_week
     assert policy.approval == "by hand" and policy.days_to_decide == 14
     assert {name for name, value in policy if value is not None} == {"price", "approval", "days_to_decide"}
     with pytest.raises(ValidationError):
-        policy.price = 1  # type: ignore[misc]
+        policy.price = 1
 
 
 def test_which_state_may_follow_which() -> None:
