@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ def access(
     return Entry(1, kind, round, draw, provider, amount, body or {})
 
 
-def ended(gains: list[float | None], utility: float = 0.5, reached: float = 0.6) -> Entry:
-    return Entry(1, "round", 0, None, None, None, {"gains": gains, "utility": utility, "reached": reached})
+def ended(gains: Sequence[float | None], utility: float = 0.5, reached: float = 0.6) -> Entry:
+    return Entry(1, "round", 0, None, None, None, {"gains": list(gains), "utility": utility, "reached": reached})
 
 
 CLOSE = Entry(9, "close", None, None, None, None, {})

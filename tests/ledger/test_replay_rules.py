@@ -391,8 +391,8 @@ def judged(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings]
     """Of p0 it is known in the eighth round that it has no data, and of p1 that it has; p3 fails once."""
     gains = {i: None if (i, round) == (3, 2) else 0.01 * i for i in drawn.asked}
     signal, error = {0: 0.0, 1: 1.0}, {0: 0.01, 1: 0.2}
-    figures = {"signal": [signal.get(i) for i in drawn.asked], "error": [error.get(i) for i in drawn.asked]}
-    return gains, Findings(harm=[0.5 + i for i in drawn.asked], **figures)
+    shown, errors = [signal.get(i) for i in drawn.asked], [error.get(i) for i in drawn.asked]
+    return gains, Findings(harm=[0.5 + i for i in drawn.asked], signal=shown, error=errors)
 
 
 @cache

@@ -45,7 +45,7 @@ class Scripted:
         return np.array([len(roster), budget, per_round], dtype=float)
 
     def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return state / state.sum()
+        return np.asarray(state / state.sum())
 
     def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> Any:
         self.heard.append((state.tolist(), rng.integers(10**9), size, purse))

@@ -27,7 +27,7 @@ from databazaar.service.http.security_callers import (
 from databazaar.service.settings import Settings
 
 
-def request(*, secure: bool = False, body: bytes = b"", **headers: str) -> Request:
+def request(headers: dict[str, str], *, secure: bool = False, body: bytes = b"") -> Request:
     settings = Settings(Path("nowhere"), secure=secure)
     app = SimpleNamespace(state=SimpleNamespace(web=SimpleNamespace(settings=settings)))
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -59,7 +59,7 @@ def request(*, secure: bool = False, body: bytes = b"", **headers: str) -> Reque
 )
 def test_whose_secret_came_with_a_request(headers: dict[str, str], found: Credentials | None) -> None:
     secure = "secure" in headers
-    asked = request(secure=secure, **{name: value for name, value in headers.items() if name != "secure"})
+    asked = request({name: value for name, value in headers.items() if name != "secure"}, secure=secure)
     assert credentials_of(asked) == found
     session = found is not None and found.kind == "session"
     assert csrf_of(asked) == (csrf_token("s") if session else "")
@@ -91,7 +91,7 @@ FORM = "application/x-www-form-urlencoded"
     ],
 )
 def test_a_form_carries_the_token_of_its_session(headers: dict[str, str], body: bytes, fine: bool) -> None:
-    asked = request(body=body, **headers)
+    asked = request(headers, body=body)
     if fine:
         asyncio.run(require_csrf(asked, "s"))
         return
