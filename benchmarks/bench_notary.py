@@ -25,7 +25,7 @@ from databazaar.client.own_arbiter import Notary as Hub
 from databazaar.client.own_arbiter import in_steps
 from databazaar.ledger import Entry, Notary
 from databazaar.runs.folder import RunFolder
-from databazaar.service import files, jobs, journal, members, offers
+from databazaar.service import credentials, files, jobs, journal, members, offers
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
 from databazaar.service.http.app import create_app
@@ -62,8 +62,8 @@ def replaying(rounds: int, providers: int, per_round: int) -> None:
 def _hand_out(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """As after an answer, in memory alone: what it costs to keep updates depends on the model."""
     settled = [entry for entry in step if entry.kind in ("post", "void")]
-    run.handed = replace(
-        run.handed,
+    run.replies = replace(
+        run.replies,
         answers={entry.provider or "": b"" for entry in settled if entry.kind == "post"},
         failures={entry.provider or "": entry.body["reason"] for entry in settled if entry.kind == "void"},
     )
@@ -138,12 +138,12 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
     upgrade(database)
     with database.begin() as session:
         members.create_market(session, "Bench", "EUR")
-        operator = members.redeem_link(session, members.make_operator(session, "Hub", "hub", "a@b.example").secret)
+        operator = credentials.redeem_link(session, members.make_operator(session, "Hub", "hub", "a@b.example").secret)
         callers = []
         for slug, role in (("buyer", "consumes"), ("seller", "provides")):
             given: dict[str, Any] = {"name": slug, "slug": slug, "email": f"a@{slug}.example", role: True}
             invited = members.invite(session, operator.caller, **given)
-            callers.append(members.redeem_link(session, invited.secret).caller)
+            callers.append(credentials.redeem_link(session, invited.secret).caller)
         buyer, seller = callers
         policy = {"price": 1, "approval": "automatic"}
         slugs = []
@@ -168,7 +168,7 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
         job = jobs.draft(session, buyer, settings, name="Bench", spec=spec, files={}, offers=slugs, mode="own")
         jobs.submit(session, buyer, settings, job.id)
         jobs.fund(session, buyer, job.id)
-        _, token = members.issue_token(session, buyer, label="bench", scopes=["read", "jobs"], days=1)
+        _, token = credentials.issue_token(session, buyer, label="bench", scopes=["read", "jobs"], days=1)
     database.dispose()
     return token, job.id
 

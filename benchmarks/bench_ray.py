@@ -2,16 +2,11 @@
 
     .venv/bin/python benchmarks/bench_ray.py
     .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --rounds 3
-    .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --coalitions
 
 Prints seconds of a round: `vectorized` in one process, on one thread and on all; one row after the other in one
 process, which is what workers compute; and `ray` on a cluster of this machine with one worker and with two. `overhead`
 is what one worker takes longer than one row after the other in one process: sending parameters, updates and asks.
 `gain` is how many times faster two workers are than one.
-
-With `--coalitions`, the models that `fedsv` scores in one round, on 1,000 rows: in this process, on one thread and on
-all, and by one worker and by two, from the updates' being sent to the last utility. `ratio` is the time by two workers
-over the time in one thread here.
 
 Needs two processors; nothing here is a test; run it on a quiet machine, where nobody else computes.
 """
@@ -22,10 +17,9 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from databazaar import LocalSGD, Provider, build_model
@@ -33,11 +27,6 @@ from databazaar.engines import Ask, Engine, Replies, VectorizedEngine
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
-from databazaar.learning.utilities import Evaluator
-from databazaar.valuation.combinations import score_combinations
-from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.round_game import along, weights_of
-from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
 
 CPU = torch.device("cpu")
 
@@ -58,8 +47,6 @@ SIZES = {
     "50": Size((6000, 6800, 600), 4, 64, 2),
 }
 """By millions of parameters."""
-PERMUTATIONS = {"0.24": 1000, "5": 12, "50": 2}
-"""Of one round's `fedsv`."""
 
 
 def market(size: Size) -> tuple[Task, list[Provider]]:
@@ -110,56 +97,14 @@ def measure(size: Size, rounds: int) -> tuple[int, dict[str, float]]:
     return len(params), found
 
 
-def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[str, float]]:
-    """One round's models, in this process and by workers."""
-    size = SIZES[name]
-    task, providers = market(size)
-    assert task.model is not None
-    params, generator = task.layout.flatten(task.model), torch.Generator().manual_seed(1)
-    rows = torch.randn(1000, 784, generator=generator), torch.randint(0, 10, (1000,), generator=generator)
-    evaluator = Evaluator(task.copied(), rows, "exp-loss", CPU)
-    layer, updates = FirstLayer.of(evaluator), 0.01 * torch.randn(size.asked, len(params), generator=generator)
-    orders = Shuffle(size.asked, 0, "bench").block(0, PERMUTATIONS[name])
-    coefficients = weights_of(along(orders), 0.5, "sum")
-    found = list[np.ndarray]()
-
-    def of_a_round() -> Scorer:
-        return scorer_of(layer, evaluator, params, updates.clone())
-
-    def here(_: Ask) -> None:
-        found.append(of_a_round()(coefficients))
-
-    def there(_: Ask) -> None:
-        found.append(score_combinations(engine, of_a_round(), coefficients))
-
-    taken = {}
-    for count in dict.fromkeys((threads, 1)):
-        torch.set_num_threads(count)
-        taken[count] = seconds(here, params, size.asked, rounds)
-        yield f"{len(coefficients)} models, {count} threads", taken[count]
-    for workers in (1, 2):
-        engine = RayEngine(task, providers, workers=workers, wait=300.0)
-        last = seconds(there, params, size.asked, rounds)
-        engine.close()
-        yield f"{len(coefficients)} models, ray, {workers}", last
-    assert np.ptp(np.stack(found), axis=0).max() < 1e-4
-    yield "ratio, in times", last / taken[1]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--coalitions", action="store_true", help="only the models of one round's coalitions")
     arguments = parser.parse_args()
     threads = torch.get_num_threads()
     for name in arguments.sizes:
         torch.set_num_threads(threads)
-        if arguments.coalitions:
-            print(f"{name} million parameters, coalitions (load average {os.getloadavg()[0]:.1f})", flush=True)
-            for what, taken in measure_coalitions(name, arguments.rounds, threads):
-                print(f"  {what:<24} {taken:8.3f} s", flush=True)
-            continue
         width, found = measure(SIZES[name], arguments.rounds)
         load = os.getloadavg()[0]
         print(f"{width:,} parameters, {SIZES[name].asked} providers a round (load average {load:.1f})")

@@ -30,7 +30,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from databazaar import Arbiter, Uniform
 from databazaar.config.discover import Wishes, discover, tables_at
 from databazaar.config.jobs import Job, market_job
-from databazaar.config.written import written_market
+from databazaar.config.template import written_market
 from databazaar.data.tables import Schema
 from databazaar.learning.metrics import metrics, softmax
 from databazaar.market.worth import audit_outputs, own_rows_alone

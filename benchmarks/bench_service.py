@@ -37,7 +37,7 @@ from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.hub import progress
-from databazaar.service.jobs.folder import MARKET
+from databazaar.service.hub.folder import MARKET
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER, JobState
 from service_cost import cost

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar.attacks import (
+from databazaar.samplers import OSMD, Sampler, Thrifty
+from databazaar_experiments.attacks import (
     Alie,
     Alternate,
     Attack,
@@ -48,7 +49,6 @@ from databazaar.attacks import (
     Split,
     Zero,
 )
-from databazaar.samplers import OSMD, Sampler, Thrifty
 from trust_markets import MARKETS, SHAPES
 
 SAMPLERS: dict[str, Sampler] = {"thrifty": Thrifty(), "osmd": OSMD(3.0, 0.1)}

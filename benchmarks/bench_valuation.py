@@ -30,6 +30,7 @@ from databazaar.samplers import Sampler
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
+from databazaar_experiments.first_layer import FirstLayerFedShapley
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 
@@ -173,7 +174,7 @@ def speed(n: int, permutations: int, rounds: int, block: int, tight: bool) -> No
 
     slow, expected = Timing.of(lambda: loop.fed_shapley(permutations, rounds))
     stop = MaxPermutations(permutations)
-    fast, got = Timing.of(lambda: fed_shapley(consumer, providers, stop=stop, rounds=rounds))
+    fast, got = Timing.of(lambda: FirstLayerFedShapley(stop=stop, rounds=rounds).run(consumer, providers))
     line(f"FedSV-PS, {rounds} rounds of {permutations} permutations", slow, fast, 1, expected, got.values)
     slow, expected = Timing.of(lambda: loop.g_shapley(1))
     got = g_shapley(consumer, providers, stop=MaxPermutations(1))

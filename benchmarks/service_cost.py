@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from databazaar.service.hub.telling import Teller
+from databazaar.service.hub.progress import ProgressLog
 from databazaar.service.settings import Settings
 from service_load import PLACES
 from service_market import Bought
@@ -81,7 +81,7 @@ def _played(settings: Settings, bought: Sequence[Bought]) -> Iterator[None]:
     def tell() -> None:
         for one in bought:
             settings.job_folder(one.job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        tellers = [Teller(settings.job_folder(one.job_id)) for one in bought]
+        tellers = [ProgressLog(settings.job_folder(one.job_id)) for one in bought]
         number = 0
         while not over.wait(1 / PER_SECOND):
             number += 1

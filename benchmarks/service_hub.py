@@ -22,10 +22,10 @@ IDLE = frozenset({"select", "poll", "wait", "_wait", "_recv", "get", "accept", "
 
 def note_moments() -> None:
     """From here on what a runner tells of a round has the moment, too, and what the runner had worked by then."""
-    from databazaar.service.hub import telling
+    from databazaar.service.hub import progress
 
-    line = telling._line
-    telling._line = lambda told: line({**told, "at": time.time(), "cpu": time.process_time()})
+    line = progress._line
+    progress._line = lambda told: line({**told, "at": time.time(), "cpu": time.process_time()})
 
 
 class Sampler:

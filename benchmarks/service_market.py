@@ -10,7 +10,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from databazaar.data.fraud import TARGET, fraud_banks
-from databazaar.service import cash, files, jobs, members, offers
+from databazaar.service import cash, credentials, files, jobs, members, offers
 from databazaar.service.caller import SCOPES, Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
@@ -74,7 +74,7 @@ def _buyer(
     """A consumer, its token's secret and its hold-out's id."""
     caller = _invited(session, operator, f"consumer-{place}", consumes=True)
     scopes = [scope for scope in SCOPES if scope in caller.scopes]
-    _, secret = members.issue_token(session, caller, label="measured", scopes=scopes, days=1)
+    _, secret = credentials.issue_token(session, caller, label="measured", scopes=scopes, days=1)
     return caller, secret, _kept(session, caller, settings, holdout)
 
 

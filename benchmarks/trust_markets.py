@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from databazaar.attacks import Attack, Backdoor, Clones, Known, Trigger
-from databazaar.attacks.known import outputs
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
-from databazaar.market.attacked import attacked_arbiter, play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
+from databazaar_experiments.attacks import Attack, Backdoor, Clones, Known, Trigger
+from databazaar_experiments.attacks.known import outputs
+from databazaar_experiments.attacks.market import attacked_arbiter, play_attacked
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 Sample = Callable[[int], Rows]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.config.chosen_rules import Chosen
-from databazaar.config.defence import DefenceSettings
 from databazaar.config.market_file import MarketFile
+from databazaar.config.sections import DefenceSettings
 from databazaar.config.template import in_files, kinds_of, summary
 from databazaar.config.toml_text import toml_value
 from databazaar.defence import Defence
@@ -71,8 +71,8 @@ def _defence() -> str:
     for one in declared(Defence):
         values = (getattr(preset, one.name) for preset in PRESETS.values())
         shown = " | ".join(_code(False if value is None else value) for value in values)
-        fixed = "" if one.in_files else "; goes with the name"
-        rows.append(f"| `{one.name}` | {shown} | {one.help}{fixed}{f' ({_bounds(one)})' if _bounds(one) else ''} |")
+        switch = "; `alike = false` switches it off" if one.name == "alike" else ""
+        rows.append(f"| `{one.name}` | {shown} | {one.help}{switch}{f' ({_bounds(one)})' if _bounds(one) else ''} |")
     return "\n".join([*rows, ""])
 
 

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar.config.market_data import load_data
-from databazaar.config.market_file import AUDIT, TRAIN, load_market, parse_market
+from databazaar.config.market_file import load_market, parse_market
+from databazaar.config.sections import AUDIT, TRAIN
 from databazaar.config.template import template
 from databazaar.errors import BazaarError
 from databazaar.settings import plain
@@ -61,14 +62,13 @@ def test_defaults() -> None:
     assert (market.name, market.per_round, market.seed, market.budget_minor) == ("market", 10, 0, 100)
     assert (north.owner, north.price_minor) == ("north", 1)
     assert plain(market.model) == {"kind": "mlp", "hidden": [32]}
-    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64, "momentum": 0.0}
-    oracle |= {"optimizer": "sgd", "weight_decay": 0.0}
+    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64, "optimizer": "sgd"}
     assert plain(market.oracle) == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
     assert plain(market.sampler) == {"kind": "thrifty", "alpha": 0.01}
     assert (market.consumer.train, market.data.audit) == (None, None)
     assert (plain(market.aggregator), plain(market.payment)) == ({"kind": "mean"}, PER_ACCESS)
-    assert (market.stops, market.patience) == ((), 10)
+    assert market.stops == ()
     assert (market.engine.kind, market.engine.device, market.ledger.url) == ("vectorized", "auto", None)
 
 
@@ -95,7 +95,6 @@ def commented() -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
     shown = commented()
-    del shown["sampler", "osmd"]["switches"]  # in place of the other two
     by_kind = {key: settings for key, settings in shown.items() if key[1]}
     assert {("model", "cnn"), ("aggregator", "krum"), ("sampler", "osmd")} <= set(by_kind)
     for (section, kind), settings in by_kind.items():
@@ -182,11 +181,6 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "remove eta or change the kind",
         ),
         (
-            [("sampler", {"kind": "osmd", "eta": 0.1, "alpha": 0.1, "switches": 2})],
-            "sampler: switches and eta are both given",
-            "keep eta and alpha",
-        ),
-        (
             [("sampler", {"kind": "uniform", "eta": 0.1})],
             'sampler.eta is for kind = "osmd" and sampler.kind = "uniform"',
             "remove eta or change the kind",
@@ -194,7 +188,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),
         ([("sampler", 3)], "sampler = 3 must be a section", "change it"),
         ([("sampler.kind", 3)], "sampler.kind = 3 must be text", "change it"),
-        ([OSMD, ("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
+        ([OSMD, ("sampler.switches", 2)], "sampler.switches is not a setting", "use kind, eta, alpha, or remove it"),
         (
             [("sampler.kind", "greedy")],
             "sampler.kind = 'greedy' must be one of 'osmd', 'thrifty', 'uniform'",
@@ -253,7 +247,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             'payment.kind = "price-per-row" counts the rows of files',
             'use "price-per-access"',
         ),
-        ([("market.patience", 0)], "market.patience = 0 must be between 1 and", "nobody answers"),
+        ([("market.patience", 4)], "market.patience is not a setting", "use budget, name, per_round"),
         ([("market", GONE)], "market is missing", "add a [market] section"),
         ([("data", GONE)], "data is missing", "add a [data] section"),
         ([("data", 3)], "data = 3 must be a section", "change it"),
@@ -302,12 +296,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "remove batch_size or change the kind",
         ),
         ([("oracle", {"kind": "stochastic-gradient", "batch_size": 0})], "oracle.batch_size = 0", "change it"),
-        (
-            [("oracle.optimizer", "adam"), ("oracle.momentum", 0.5)],
-            "oracle: local-sgd: momentum = 0.5 belongs to optimizer sgd",
-            "take",
-        ),
-        ([("oracle.momentum", 1.0)], "oracle.momentum = 1.0 must be at least 0 and below 1", "change it"),
+        ([("oracle.momentum", 0.5)], "oracle.momentum is not a setting", "use kind, step, batch_size, epochs, steps"),
         ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
         ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),
         ([("engine.device", "tpu")], "engine.device = 'tpu' is not understood", '"cuda"'),

@@ -101,13 +101,13 @@ def refusal(**sections: Any) -> str:
 def test_rules_of_ours_survive_json() -> None:
     stops = [
         {"kind": "no-progress"},
-        {"kind": "no-progress", "rounds": 4, "least": -1, "errors": 2},
+        {"kind": "no-progress", "rounds": 4},
         {"kind": "target-utility", "utility": 1},
     ]
     market = parse_market({**MARKET, "aggregator": {}, "payment": {}, "stops": stops})
     assert plain(market.stops) == [
-        {"kind": "no-progress", "rounds": 30, "least": 0.0, "errors": 1.0},
-        {"kind": "no-progress", "rounds": 4, "least": -1.0, "errors": 2.0},
+        {"kind": "no-progress", "rounds": 30},
+        {"kind": "no-progress", "rounds": 4},
         {"kind": "target-utility", "utility": 1.0},
     ]
     assert parse_market(json.loads(json.dumps(plain(market)))) == market
@@ -119,14 +119,14 @@ def test_rules_of_ours_survive_json() -> None:
         ({"aggregator": {"kind": "mode"}}, ["aggregator.kind = 'mode' must be one of 'centred-clipping',", "install"]),
         ({"aggregator": {"trim": 3}}, ["aggregator.trim is not a setting", "use kind, or remove it"]),
         ({"payment": {"kind": "gain"}}, ["payment.kind = 'gain' must be one of 'price-per-access'", "install"]),
-        ({"engine": {"precision": "fp8"}}, ["engine.precision = 'fp8' must be one of 'float32', 'bf16'", "change it"]),
+        ({"engine": {"kind": "gpu"}}, ["engine.kind = 'gpu' must be one of 'loop', 'vectorized'", "change it"]),
         ({"payment": "free"}, ["payment = 'free' must be a section", "change it"]),
         ({"stops": {"kind": "no-progress"}}, ["stops must be a list", "in double brackets"]),
         ({"stops": [3]}, ["stops[0] = 3 must be a section", "change it"]),
         ({"stops": [{"utility": 0.9}]}, ["stops[0].kind is missing", "add `kind` to stops[0]"]),
         ({"stops": [{"kind": "target-utility"}]}, ["stops[0].utility is missing", "add `utility` to stops[0]"]),
         ({"stops": [{"kind": "no-progress", "rounds": 3}]}, ["stops[0].rounds = 3 must be between 4", "change it"]),
-        ({"stops": [{"kind": "no-progress", "errors": -1}]}, ["stops[0].errors = -1 must be at least 0", "change it"]),
+        ({"stops": [{"kind": "no-progress", "errors": 2}]}, ["stops[0].errors is not a setting", "use kind, rounds"]),
         (
             {"stops": [{"kind": "target-utility", "utility": float("nan")}]},
             ["stops[0].utility = nan must be a finite number", "change it"],
@@ -137,7 +137,7 @@ def test_rules_of_ours_survive_json() -> None:
         ),
         ({"stops": [{"kind": "no-progress", "roudns": 3}]}, ["stops[0].roudns is not", "did you mean `rounds`?"]),
         ({"stops": [{"kind": "budget"}]}, ["stops[0].kind = 'budget' is a stop of every run: remove it"]),
-        ({"stops": [{"kind": "patience", "rounds": 3}]}, ["'patience' is a stop of every run", "set market.patience"]),
+        ({"stops": [{"kind": "patience", "rounds": 3}]}, ["'patience' is a stop of every run: remove it"]),
         (
             {"stops": [{"kind": "never"}]},
             ["stops[0].kind = 'never' must be one of 'no-progress', 'target-utility': change it"],
@@ -232,12 +232,11 @@ OURS = {"aggregator": Mean(), "payment": PricePerAccess()}
 
 
 def test_a_job_without_rules_has_the_papers(tmp_path: Path) -> None:
-    assert market_job(written(tmp_path)).rules() == {**OURS, "patience": 10}
+    assert market_job(written(tmp_path)).rules() == OURS
 
 
 def test_a_job_builds_the_stops_that_the_file_names(tmp_path: Path) -> None:
-    rules = """patience = 4
-[[stops]]
+    rules = """[[stops]]
 kind = "target-utility"
 utility = 0.9
 [[stops]]
@@ -245,7 +244,7 @@ kind = "no-progress"
 rounds = 6
 """
     job = market_job(written(tmp_path, rules), {"market": {"seed": 7}})
-    assert job.rules() == {**OURS, "stops": (TargetUtility(0.9), NoProgress(6, 0.0)), "patience": 4}
+    assert job.rules() == {**OURS, "stops": (TargetUtility(0.9), NoProgress(6, 0.0))}
     again = from_recipe(json.loads(json.dumps(job.recipe)))
     assert (again.rules(), again.seed) == (job.rules(), 7)
 
@@ -278,5 +277,4 @@ kind = "acme-never"
         "aggregator": job.aggregator,
         "payment": job.payment,
         "stops": job.stops,
-        "patience": 10,
     }

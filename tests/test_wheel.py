@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[1]
 EVALUATION = ROOT / "experiments" / "src" / "databazaar_experiments"
-SENTENCE = "`reproduce` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
+SENTENCE = "`{}` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,14 @@ def test_nothing_of_the_evaluation_is_in_the_wheel(wheel: dict[str, bytes]) -> N
     assert not [name for name, content in wheel.items() if b"databazaar_experiments" in content]
 
 
-@pytest.mark.parametrize("args", [("all",), ("mixture", "--quick", "--set", "mixture.eta=0.002")])
-def test_reproduce_says_how_to_get_it(installed: dict[str, str], tmp_path: Path, args: tuple[str, ...]) -> None:
-    done = python(installed, "-m", "databazaar", "reproduce", *args, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bazaar: {SENTENCE}\n")
+@pytest.mark.parametrize(
+    "args", [("attack", "market.toml"), ("reproduce", "mixture", "--quick", "--set", "mixture.eta=0.002")]
+)
+def test_commands_of_the_package_beside_say_how_to_get_it(
+    installed: dict[str, str], tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    done = python(installed, "-m", "databazaar", *args, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bazaar: {SENTENCE.format(args[0])}\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from databazaar.market.worth import judge_purchase
     from databazaar.parties import Consumer, Provider
     from databazaar.payments import PricePerAccess
-    from databazaar.runs.finished import load_run
     from databazaar.runs.report import Report
-    from databazaar.runs.trained import load_model
+    from databazaar.runs.trained import load_model, load_run
     from databazaar.samplers import OSMD, Thrifty, Uniform
     from databazaar.sklearn import MarketClassifier as MarketClassifier
     from databazaar.sklearn import MarketRegressor as MarketRegressor
@@ -73,7 +72,7 @@ _MODULES = {
     "Consumer": "parties",
     "Provider": "parties",
     "PricePerAccess": "payments",
-    "load_run": "runs.finished",
+    "load_run": "runs.trained",
     "Report": "runs.report",
     "load_model": "runs.trained",
     "OSMD": "samplers",

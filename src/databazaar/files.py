@@ -25,7 +25,7 @@ from databazaar.errors import BazaarError, UncheckableError
 LARGEST_NOTE = 2**26
 """Bytes of what is read as JSON, unless something else is said: more than any run of ours writes."""
 PATIENCE = 0.1
-"""Seconds for which `lock` waits: whoever only looks at a file lets go of it sooner."""
+"""Seconds for which `lock` waits: a process that only looks at a file lets go of it sooner."""
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.partial", re.DOTALL)
 
 

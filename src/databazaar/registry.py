@@ -218,6 +218,18 @@ class Registry:
         return packages[0] if packages else f"{MODULE}{rule.__module__}"
 
 
+ENGINES = Registry(
+    "engine",
+    {
+        "loop": "databazaar.engines.loop:LoopEngine",
+        "vectorized": "databazaar.engines.vectorized:VectorizedEngine",
+        "ray": "databazaar.engines.ray_engine:RayEngine",
+        "federated": "databazaar.federation.engine:FederatedEngine",
+    },
+)
+"""Every engine by its kind. An engine is no rule, and imports torch: so its class is named here, and found when it is
+used. `make(task, providers, device, **settings)` makes one."""
+
 HELPERS = ("check", "protocol")
 """Modules of a package of rules that have none."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar, overload
+from collections.abc import Sequence
+from typing import TypeVar, overload
 
 Item = TypeVar("Item")
 
@@ -34,21 +34,3 @@ class OnDemand(Sequence[Item]):
         return len(self) == len(other) and all(one == its for one, its in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class Made(OnDemand[Item], Generic[Item]):
-    """So many items, each made of its place.
-
-    >>> squares = Made(10**9, lambda place: place**2)
-    >>> squares[2:4], squares[-1], len(squares)
-    ((4, 9), 999999998000000001, 1000000000)
-    """
-
-    def __init__(self, count: int, item: Callable[[int], Item]) -> None:
-        self._count, self._made = count, item
-
-    def __len__(self) -> int:
-        return self._count
-
-    def _item(self, place: int) -> Item:
-        return self._made(place)

@@ -108,40 +108,29 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
             if providers is not None:
                 raise BazaarError("providers and provider_of say the same thing: give one of them")
             X, y, providers = _parted(X, y, provider_of)
-        self._learn_scales(X, y)
+        self._center, self._spread = _scales(X) if self.standardize else (0.0, 1.0)
+        self._learn_targets(y)
         seed, own = self._seed(), (self._inputs(X), self._targets(y))
-        consumer = self._consumer(own, seed)
-        if providers is None:  # nobody sells: the own rows answer every round, once
+        consumer, alone = self._consumer(own, seed), providers is None
+        if alone:  # nobody sells: the own rows answer every round, once
             consumer = replace(consumer, budget=max(1, self.budget // self.per_round), per_round=1)
-            arbiter = self._arbiter(consumer, [Provider("own rows", own, self.oracle)], Uniform(), seed)
-        else:
-            arbiter = self._arbiter(consumer, self._sellers(providers), self.sampler, seed, self.defence)
-        try:
-            report = arbiter.run(callbacks=list(callbacks))
-        finally:
-            arbiter.close()
-        self.report_: Report | None = None if providers is None else report
-        self.model_: nn.Module = arbiter.model.double()
-        return self
-
-    def _arbiter(
-        self,
-        consumer: Consumer,
-        providers: Sequence[Provider],
-        sampler: Sampler | None,
-        seed: int,
-        defence: str | Defence | None = None,
-    ) -> Arbiter:
-        return Arbiter(
+        arbiter = Arbiter(
             consumer,
-            providers,
-            sampler,
+            [Provider("own rows", own, self.oracle)] if providers is None else self._sellers(providers),
+            Uniform() if alone else self.sampler,
             stops=tuple(self.stops),
             engine=self.engine,
             device=self.device,
             seed=seed,
-            defence=defence,
+            defence=None if alone else self.defence,
         )
+        try:
+            report = arbiter.run(callbacks=list(callbacks))
+        finally:
+            arbiter.close()
+        self.report_: Report | None = None if alone else report
+        self.model_: nn.Module = arbiter.model.double()
+        return self
 
     def _consumer(self, own: Rows, seed: int) -> Consumer:
         """All own rows are the hold-out. This is the place for own rows that train before anything is bought."""
@@ -170,11 +159,6 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         generator = check_random_state(self.random_state)
         given = self.random_state
         return int(given if isinstance(given, Integral) else generator.randint(2**31 - 1))
-
-    def _learn_scales(self, X: Array, y: Array) -> None:
-        """What the consumer's rows say about everybody's: centre and spread of the columns, and of the targets."""
-        self._center, self._spread = _scales(X) if self.standardize else (0.0, 1.0)
-        self._learn_targets(y)
 
     def _inputs(self, X: Array) -> Array:
         scaled: Array = (X - self._center) / self._spread

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from typing import Any
@@ -26,30 +25,13 @@ def hash_array(array: Array) -> str:
 
 
 def pack(arrays: Mapping[str, Array]) -> bytes:
-    """Named arrays as safetensors, which remember their order.
-
-    The header says nothing but names, types and shapes. Those of a run's snapshots are the same in every round, so it
-    is kept from the first time.
-    """
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    kind = tuple([(name, array.dtype, array.shape) for name, array in whole.items()])
-    if kind in _HEADERS:
-        header, order = _HEADERS[kind]
-        return b"".join([header, *[whole[name].data for name in order]])
+    """Named arrays as safetensors, which remember their order."""
     from safetensors.numpy import save
 
-    made = save(whole, metadata={"order": json.dumps(list(whole))})
-    if made and all(array.dtype.isnative for array in whole.values()) and sys.byteorder == "little":
-        header = made[: 8 + int.from_bytes(made[:8], "little")]
-        begins = {name: value["data_offsets"] for name, value in json.loads(header[8:]).items() if name in whole}
-        if len(_HEADERS) >= MOST_HEADERS:
-            _HEADERS.clear()
-        _HEADERS[kind] = header, sorted(begins, key=lambda name: tuple(begins[name]))
-    return made
-
-
-MOST_HEADERS = 64
-_HEADERS: dict[tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...], tuple[bytes, list[str]]] = {}
+    return save(
+        {name: np.asarray(array, order="C") for name, array in arrays.items()},
+        metadata={"order": json.dumps(list(arrays))},
+    )
 
 
 def unpack(data: bytes) -> dict[str, Array]:

@@ -14,7 +14,7 @@ import pytest
 from cli_markets import bazaar, contents, edit, table, write_market
 from market_folders import write_customers
 
-from databazaar.config.estimate import duration
+from databazaar.config.check import duration
 from databazaar.config.market_file import parse_all
 from databazaar.runs.folder import RunFolder
 

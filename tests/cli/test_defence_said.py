@@ -156,8 +156,8 @@ def test_whoever_watches_a_run_hears_of_it() -> None:
 
 
 def test_compare_plays_its_markets_with_the_defence_of_the_file(tmp_path: Path) -> None:
-    """With a cap that leaves each its share, another pay comes out than without."""
-    market = write_market(tmp_path, more='\n[defence]\nkind = "standard"\ncap = false\n')
+    """With a defence another pay comes out than without."""
+    market = write_market(tmp_path, more='\n[defence]\nkind = "standard"\n')
     pays = []
     for kind in ("standard", "none"):
         told = bazaar("compare", market, "--methods", "market", "--out", tmp_path / kind, "--json", cwd=tmp_path)

@@ -20,12 +20,10 @@ from market_folders import CARRIERS, flights, write_customers, write_flights
 
 from databazaar.cli.init import ask
 from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
-from databazaar.config.guesses import guess_target, guess_task
+from databazaar.config.guesses import guess_target, guess_task, provider_ids, stem_of, writable
 from databazaar.config.market_file import load_market, parse_market
-from databazaar.config.names import provider_ids, stem_of, writable
-from databazaar.config.template import template
+from databazaar.config.template import FEW_ROWS, pace, template
 from databazaar.config.toml_text import quoted
-from databazaar.config.written import FEW_ROWS, pace
 from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 from processes import Forked

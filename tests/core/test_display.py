@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Report
 from databazaar.display import MOST_ROWS, Displayed, shown, size_of
 from databazaar.money import Currency
-from databazaar.reports import FIGURES
+from databazaar.reports.figures import FIGURES
 from databazaar.roster import Roster
-from databazaar.runs.brought import NUMBERS
+from databazaar.runs.attribution import NUMBERS
 from databazaar.runs.report import Payout
 from small_markets import torch_market, vector_market
 

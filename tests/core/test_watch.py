@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
-from databazaar.attacks import Clones, Known, MixedEngine, Noise, Replay
 from databazaar.ledger import Accounts
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
@@ -18,6 +17,7 @@ from databazaar.market.watch.memory import PERSISTS, PERSISTS_SQUARED, Memory
 from databazaar.market.watch.parts import halves
 from databazaar.market.watch.sketch import SIZE, Sketch
 from databazaar.market.watch.watch import median_of_others
+from databazaar_experiments.attacks import Clones, Known, MixedEngine, Noise, Replay
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.data.comparable import comparable, fingerprints, floats, names
 from databazaar.data.market_profile import Profiler
+from databazaar.data.profile import comparable, fingerprints, floats, names
 from databazaar.data.profile_record import ColumnUse, MarketProfile, Understood
 from databazaar.data.signs import holds_written_dates, holds_written_numbers, is_identifier
 

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from weakref import ref
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Report, Uniform, build_model
-from databazaar.cluster import Call, Link, Settings, processors_here
-from databazaar.engines import Ask, Engine, make_engine
-from databazaar.engines.errands import Errand, Start, Training, Walk
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, build_model
+from databazaar.data.formats import TableFormat
+from databazaar.data.reference import TableReference
+from databazaar.data.tables import Schema, read_table
+from databazaar.engines import Ask, make_engine
+from databazaar.engines import ray_engine as engine_module
+from databazaar.engines.ray_cluster import processors_here
 from databazaar.engines.ray_engine import RayEngine
-from databazaar.engines.ray_worker import one_by_one
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
-from databazaar.learning.utilities import Evaluator
 from databazaar.testing import check_engine
-from databazaar.valuation import MaxPermutations, compare
-from databazaar.valuation.combinations import Block
+from processes import run
 from ray_clusters import (
     WORKERS,
     Head,
     Mortal,
-    MortalLoss,
     all_workers,
     children_of,
+    command_of,
+    doomed,
     other_workers,
     parent_of,
     running_head,
-    the_whole_cluster,
     this_worker,
     until,
     workers_of,
@@ -75,64 +79,11 @@ def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_e
             assert torch.equal(engine.query(Ask(params, asked, 2, 9)).updates, rows[asked])
         check_engine(engine, task, providers, params)
         assert engine.query(Ask(params, [], 0, 1)).updates.shape == (0, len(params))
-        assert engine.clusters == 1
-        raylets = [pid for pid in children_of(head.process.pid) if workers_of(pid)]
-        assert len(raylets) == 1
-    until(lambda: not workers_of(raylets[0]))
-    assert parent_of(raylets[0]) == head.process.pid
+        (raylet,) = [pid for pid in children_of(head.process.pid) if workers_of(pid)]
+        held = [pid for pid in workers_of(raylet) if b"compute_update" in command_of(pid)]
+    until(lambda: not set(held) & set(workers_of(raylet)))
+    assert parent_of(raylet) == head.process.pid
     assert head.process.poll() is None
-
-
-def test_errands_find_the_same_bits_whoever_dies(head: Head, tmp_path: Path) -> None:
-    """A worker dies as it computes, and others beside it."""
-    task = Task(model(), cross_entropy)
-    params = task.layout.flatten(model())
-    one = Provider("one", oracle=Mortal(0.1, tmp_path / "one", this_worker))
-    others = Provider("others", oracle=Mortal(0.2, tmp_path / "others", other_workers))
-    providers = [*sellers(), NOBODY, one, others]
-    given = np.random.default_rng(0).normal(0.0, 0.1, (2, len(params))).astype(np.float32)
-    errands: list[list[Errand]] = [
-        [Training([0, 2, 6], [0.5, 0.4], 3), Training([5, 7], [0.5], 3), Training([], [0.5], 3)],
-        [Walk([3, 5, 1], 0.5, 7, 0.1), Walk([1, 3, 0], 0.5, 8, 0.1)],
-        [Block(np.eye(2)), Block(np.ones((1, 2)))],
-    ]
-    evaluator = Evaluator(task.copied(), sellers()[4].dataset, "exp-loss", torch.device("cpu"))
-    with closing(RayEngine(task, providers, address=head.address, workers=WORKERS)) as engine:
-        for alike in errands:
-            start = Start(params, torch.from_numpy(given))
-            found = engine.errands(evaluator, start, alike)
-            assert found is not None
-            assert (tmp_path / "one").exists()
-            assert (tmp_path / "others").exists()
-            own = one_by_one(task, providers)
-            for errand, numbers in zip(alike, found, strict=True):
-                assert np.array_equal(numbers, errand.run(own, evaluator, start))
-        held = ref(given)
-        del start, given
-        assert held() is None  # once nobody needs it, the engine has let go of it as well
-        mine = Evaluator(task, None, lambda model: 1.0, torch.device("cpu"))
-        assert engine.errands(mine, Start(params), [Training([0], [0.5], 3)]) is None
-        assert engine.clusters == 1
-
-
-def test_rounds_are_valued_to_the_same_bits_with_any_number_of_workers_whoever_dies(
-    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The models of a round's coalitions are scored by the workers, one of whom dies of it."""
-    for name, value in {"WORTH_A_TRIP": 0, "SENT": 0, "BLOCK": 30_000}.items():
-        monkeypatch.setattr(f"databazaar.valuation.combinations.{name}", value)
-    x, y = sellers()[4].dataset
-    loss = MortalLoss(len(y), tmp_path / "mark")
-    consumer = Consumer(model(), holdout=(x, y), budget=6, per_round=3, utility="exp-loss", loss=loss)
-    providers, options = [*sellers(4), NOBODY], {"fedsv": {"stop": MaxPermutations(5)}}
-    found = []
-    for workers in dict.fromkeys((WORKERS, 1)):
-        engine = RayEngine(consumer.task.copied(), providers, address=head.address, workers=workers)
-        with closing(engine):
-            comparison = compare(consumer, providers, ("fedsv", "gtg"), engine=engine, seeds=2, options=options)
-        found.append([result.values.tobytes() for outcome in comparison.outcomes for result in outcome.results])
-        assert loss.mark.exists()
-    assert all(values == found[0] for values in found)
 
 
 def test_a_large_model_is_bought_and_a_death_changes_nothing(head: Head, tmp_path: Path) -> None:
@@ -156,46 +107,94 @@ def test_a_large_model_is_bought_and_a_death_changes_nothing(head: Head, tmp_pat
     assert [payout.failures for payout in disturbed.payouts] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("versions", "sentence"),
-    [
-        ({}, "5 workers on end died of one ask .*memory for a copy of all data"),
-        ({"numpy": "0.1"}, "the Ray cluster has numpy .* and this one has 0.1: install the same"),
-    ],
-)
-def test_a_cluster_that_cannot_do_it_is_said_in_one_sentence(
-    head: Head, versions: dict[str, str], sentence: str
-) -> None:
-    link = Link(Settings(head.address, 1, 60.0, 0, versions), "ray_clusters:Doomed", ())
-    with closing(link), pytest.raises(BazaarError, match=sentence):
-        link.map("update", [], [Call((), ())], (1,), np.float32)
+def test_workers_read_the_tables_themselves(head: Head, tmp_path: Path) -> None:
+    """The rows are not sent; a file that has changed, or is not there, is named."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40), "y": rng.integers(0, 2, 40)})
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    schema, table = Schema.fit(frame, target="y", task="classification"), read_table(tmp_path / "north.csv")
+    reference = TableReference(tmp_path / "north.csv", table.digest, TableFormat(), schema, (schema.width,))
+    provider = Provider("north", reference(), LocalSGD(), source=reference)
+    task = Task(build_model("logistic", [schema.width], 2), cross_entropy)
+    params = task.layout.flatten(build_model("logistic", [schema.width], 2))
+    other, lost = replace(reference, digest="0" * 64), replace(reference, path=tmp_path / "south.csv")
+    rows = torch.zeros(1, schema.width), torch.zeros(1, dtype=torch.int64)
+    providers = [
+        provider,
+        Provider("north", rows, LocalSGD(), source=reference),
+        Provider("changed", rows, LocalSGD(), source=other),
+        Provider("lost", rows, LocalSGD(), source=lost),
+    ]
+    with closing(RayEngine(task, providers, address=head.address, workers=1)) as engine:
+        right = OneByOne(task, [provider]).query(Ask(params, [0], 0, 1)).updates
+        for place in (0, 1):
+            assert torch.equal(engine.query(Ask(params, [place], 0, 1)).updates, right)
+        for place, sentence in ((2, "north.csv has changed since the run began"), (3, "south.csv is not on a worker")):
+            with pytest.raises(BazaarError, match=sentence):
+                engine.query(Ask(params, [place], 0, 1))
 
 
-def bought(engine: Engine, providers: list[Provider], folder: Path) -> Report:
-    consumer = Consumer(
-        np.zeros(30, dtype=np.float32),
-        budget=4,
-        per_round=2,
-        utility=lambda w: float(1 / (1 + np.square(w - 0.2).sum())),
+def test_a_cluster_that_cannot_do_it_is_said_in_one_sentence(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, task = threading.Lock(), Task(model(), cross_entropy)
+    params = task.layout.flatten(model())
+    providers = [
+        Provider("doomed", oracle=doomed),
+        Provider("stuck", oracle=lambda w: w * lock.locked()),
+        Provider("lost", sellers(1)[0].dataset, source=lambda: 1 / 0),
+    ]
+    sentences = (
+        "did not answer one ask after 1 retries .*memory for the providers' data",
+        "one of them cannot .*locks and open files",
+        "a worker of the Ray cluster failed .*division by zero.*must be installed on every machine",
     )
-    arbiter = Arbiter(consumer, providers, Uniform(replacement=False), engine=engine, seed=4)
-    return arbiter.run(folder)
+    monkeypatch.setattr(engine_module, "RETRIES", 1)
+    with closing(RayEngine(task, providers, address=head.address, workers=1)) as engine:
+        for place, sentence in enumerate(sentences):
+            with pytest.raises(BazaarError, match=sentence):
+                engine.query(Ask(params, [place], 0, 1))
+    monkeypatch.setattr(engine_module, "versions", lambda: {"numpy": "0.1"})
+    with (
+        closing(RayEngine(task, sellers(), address=head.address, workers=1)) as engine,
+        pytest.raises(BazaarError, match=r"the Ray cluster has numpy .*of the run has 0\.1: install the same"),
+    ):
+        engine.query(Ask(params, [0], 0, 1))
 
 
-def test_a_cluster_of_our_own_that_dies_changes_nothing(tmp_path: Path) -> None:
-    """Everything that is Ray's is killed: the model and the ledger of a run that nothing happened to, without a single
-    void access."""
-    mark = tmp_path / "mark"
-    providers = [Provider("a", oracle=Mortal(0.1, mark, the_whole_cluster)), Provider("b", oracle=lambda w: 0.1 - w)]
-    task = Task(None, cross_entropy)
-    with closing(RayEngine(task, providers, workers=1)) as engine:
-        disturbed = bought(engine, providers, tmp_path / "disturbed")
-        assert engine.clusters == 2
-    assert mark.exists()
-    undisturbed = bought(OneByOne(task, providers), providers, tmp_path / "undisturbed")
-    assert disturbed.model_hash == undisturbed.model_hash
-    assert disturbed.ledger_head == undisturbed.ledger_head
-    assert [payout.failures for payout in disturbed.payouts] == [0, 0]
+BOUGHT = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from databazaar import Arbiter, Consumer, Provider, Uniform
+from databazaar.engines.ray_engine import RayEngine
+from databazaar.learning.losses import cross_entropy
+from databazaar.learning.task import Task
+from ray_clusters import Mortal, the_whole_cluster
+from ray_markets import OneByOne
+
+folder, kind = Path(sys.argv[1]), sys.argv[2]
+utility = lambda w: float(1 / (1 + np.square(w - 0.2).sum()))
+providers = [
+    Provider("a", oracle=Mortal(0.1, folder / "mark", the_whole_cluster)), Provider("b", oracle=lambda w: 0.1 - w)
+]
+task = Task(None, cross_entropy)
+engine = RayEngine(task, providers, workers=1) if kind == "ray" else OneByOne(task, providers)
+consumer = Consumer(np.zeros(30, dtype=np.float32), budget=4, per_round=2, utility=utility)
+report = Arbiter(consumer, providers, Uniform(replacement=False), engine=engine, seed=4).run(folder / kind)
+engine.close()
+print(json.dumps([report.model_hash, report.ledger_head, [payout.failures for payout in report.payouts]]))
+"""
+
+
+def test_a_run_whose_own_cluster_dies_ends_and_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """Everything that is Ray's is killed. Ray may end the process of the run with it; what was committed stays."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BOUGHT, str(tmp_path)]
+    killed = run([*command, "ray"], env=environment)
+    assert (tmp_path / "mark").exists(), killed.stderr
+    assert killed.returncode != 0
+    goes_on, undisturbed = (run([*command, kind], env=environment) for kind in ("ray", "here"))
+    assert goes_on.returncode == 0, goes_on.stderr
+    assert json.loads(goes_on.stdout) == json.loads(undisturbed.stdout)
 
 
 def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
@@ -209,13 +208,10 @@ def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
         make_engine("ray", task, sellers(), "cuda")
     with pytest.raises(BazaarError, match="provider far has neither data nor an oracle"):
         make_engine("ray", task, [*sellers(), Provider("far")])
-    lock = threading.Lock()
-    stuck = RayEngine(task, [Provider("stuck", oracle=lambda w: w * lock.locked())])
-    with pytest.raises(BazaarError, match=r"one of them cannot .*locks and open files"):
-        stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))
-    stuck.close()
+    closed = RayEngine(task, sellers())
+    closed.close()
     with pytest.raises(BazaarError, match="this engine is closed"):
-        stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))
+        closed.query(Ask(task.layout.flatten(model()), [0], 0, 1))
 
 
 def test_where_no_cluster_is_the_address_is_named_at_once() -> None:

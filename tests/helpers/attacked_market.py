@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from databazaar import Arbiter, Consumer, Provider
-from databazaar.attacks import Known, Leak, MixedEngine, Noise
 from databazaar.defence import Defence
 from databazaar.market.watch.parts import halves
 from databazaar.money import Currency
+from databazaar_experiments.attacks import Known, Leak, MixedEngine, Noise
 
 SIZE, ROWS, SEED = 30, 60, 0
 HONEST = 6

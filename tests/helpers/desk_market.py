@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from databazaar.service import files, journal, members, offers
+from databazaar.service import credentials, files, journal, members, offers
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Offer
@@ -71,7 +71,7 @@ def desk_market(database: Database, settings: Settings) -> DeskMarket:
     with database.begin() as session:
         members.create_market(session, "Harbour market", "EUR")
         operator = members.make_operator(session, "Harbour", "hub", "ann@hub.example")
-        callers = {"hub": members.redeem_link(session, operator.secret).caller}
+        callers = {"hub": credentials.redeem_link(session, operator.secret).caller}
         for slug, roles in {
             "buyer": {"consumes": True},
             "rival": {"consumes": True},
@@ -80,5 +80,5 @@ def desk_market(database: Database, settings: Settings) -> DeskMarket:
         }.items():
             email = f"ann@{slug}.example"
             invited = members.invite(session, callers["hub"], name=slug.title(), slug=slug, email=email, **roles)
-            callers[slug] = members.redeem_link(session, invited.secret).caller
+            callers[slug] = credentials.redeem_link(session, invited.secret).caller
     return DeskMarket(database, settings, callers)

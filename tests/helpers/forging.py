@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry
-from databazaar.ledger.chain import GENESIS
 
 
 def reseal(entries: Iterable[Entry]) -> list[Entry]:

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from databazaar import Arbiter
+from databazaar.canonical import canonical
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError, LedgerError
@@ -38,7 +39,7 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from databazaar.ledger import Entry, Ledger, Terms, audit_entries
-from databazaar.ledger.chain import KINDS, canonical
+from databazaar.ledger.chain import KINDS
 from databazaar.ledger.sql import _entry_of
 from databazaar.registry import MissingRuleError
 from databazaar.vectors import pack, unpack

@@ -12,10 +12,10 @@ from typing import Any
 
 from cli_markets import bazaar, write_market
 
+from databazaar.canonical import canonical
 from databazaar.config.jobs import market_job
+from databazaar.config.playing import environment_of
 from databazaar.ledger import Entry
-from databazaar.ledger.chain import canonical
-from databazaar.runs.environment import environment_of
 from databazaar.runs.folder import RunFolder
 from forging import reseal
 

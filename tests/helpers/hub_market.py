@@ -27,7 +27,7 @@ from databazaar.service import jobs, journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, JournalEntry, Receipt
-from databazaar.service.hub.folders import LOCK
+from databazaar.service.hub.folder import LOCK, write_market
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER
 from desk_market import DeskMarket, desk_market, table
@@ -223,7 +223,7 @@ def kill_worker(settings: Settings, job_id: str) -> bool:
 def run_alone(market: HubMarket, name: str, out: Path) -> tuple[str, str]:
     """What a job's market.toml comes to from the shell."""
     with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
+        path = write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
     command = ["bazaar", "run", str(path), "--out", str(out), "--quiet"]
     with (
         mock.patch.object(sys, "argv", command),

@@ -19,8 +19,8 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Snapshot, large
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.large import Large
 from databazaar.ledger.sql import SqlStore
 

@@ -1,6 +1,6 @@
 """Markets whose truth is known: the utility is a sum, so an update brings what its provider was made to bring.
 
-Alone, that is. Together, an update brings how far it lies from the mean of the others of its round.
+HubLock, that is. Together, an update brings how far it lies from the mean of the others of its round.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from databazaar.federation.messages import encode_request
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs, members
+from databazaar.service import credentials, jobs
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.http.app import create_app
 from databazaar.service.hub.children import LOADED
-from databazaar.service.notary.deeds import Notaries
+from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
 
@@ -84,7 +84,7 @@ def own_market(database: Database, settings: Settings) -> Iterator[OwnMarket]:
         market.offer(session, "north", seed=1)
         market.offer(session, "south", seed=2, price=4)
         market.pay_in(session, "buyer", 10_000)
-        _, token = members.issue_token(session, market["buyer"], label="arbiter", scopes=["read", "jobs"], days=1)
+        _, token = credentials.issue_token(session, market["buyer"], label="arbiter", scopes=["read", "jobs"], days=1)
     with serving(settings, database) as (address, app):
         yield OwnMarket(market, address, token, app.state.web.notaries)
 
@@ -116,7 +116,7 @@ def started(work: Callable[..., None], *given: Any) -> BaseProcess:
 
 def serve(settings: Settings, database: str, port: int) -> None:
     """A hub until it is killed."""
-    LOADED[:] = ["databazaar.service.notary.answering"]
+    LOADED[:] = ["databazaar.service.notary.responder"]
     settings = replace(settings, address=f"http://127.0.0.1:{port}")
     app = create_app(settings, Database(database), supervise=False)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from databazaar.service import contracts, files, jobs, journal, members, offers
+from databazaar.service import contracts, credentials, files, jobs, journal, members, offers
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.lives import enter
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import SPEC, table
@@ -55,7 +55,7 @@ class PageMarket:
                 self._join(session, slug, invited.secret)
 
     def _join(self, session: Any, slug: str, link: str) -> None:
-        signed = members.redeem_link(session, link)
+        signed = credentials.redeem_link(session, link)
         self.callers[slug], self.secrets[slug] = signed.caller, signed.session_secret
 
     def upload(self, slug: str, seed: int = 0, rows: int = 60) -> str:
@@ -111,7 +111,7 @@ class PageMarket:
         if state in (JobState.RUNNING, JobState.SETTLING):
             self.told(job.id)
             with self.database.begin() as session:
-                held = jobs.locked_job(session, job.id)
+                held = locked_job(session, job.id)
                 for step in (JobState.RUNNING, JobState.SETTLING)[: 1 if state == JobState.RUNNING else 2]:
                     enter(session, held, step)
         return job.id

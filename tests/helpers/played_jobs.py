@@ -7,9 +7,9 @@ from contextlib import closing, suppress
 from databazaar.config.jobs import market_job
 from databazaar.config.playing import begun
 from databazaar.market.run import Progress
-from databazaar.service import jobs
 from databazaar.service.database.tables import Job
-from databazaar.service.hub.telling import Teller
+from databazaar.service.hub.folder import write_market
+from databazaar.service.hub.progress import ProgressLog
 from hub_market import HubMarket
 
 
@@ -21,10 +21,10 @@ def play_rounds(market: HubMarket, name: str, rounds: int | None) -> None:
     """To its end, or until it is broken off after so many rounds."""
     job_id = market.jobs[name]
     with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+        path = write_market(session, market.settings, session.get_one(Job, job_id))
     with (
         begun(market_job(path), market.run(name), id=job_id) as playing,
-        closing(Teller(market.settings.job_folder(job_id))) as teller,
+        closing(ProgressLog(market.settings.job_folder(job_id))) as teller,
         suppress(_EnoughError),
     ):
 

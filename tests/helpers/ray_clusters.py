@@ -19,11 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from databazaar.cluster import processors_here
-from databazaar.cluster.foreman import OUR_CLUSTER
-from databazaar.learning.losses import cross_entropy
+from databazaar.engines.ray_cluster import OWN_CLUSTER, processors_here
 
 Vector = NDArray[np.floating[Any]]
 # Ray gives way to all others by default, and on a busy machine waits for them.
@@ -49,32 +46,18 @@ class Mortal:
         return 0.5 * (self.goal - params)
 
 
-@dataclass(frozen=True)
-class MortalLoss:
-    """Cross-entropy; where it judges so many rows and the file is missing, it first writes it and ends its process."""
-
-    rows: int
-    mark: Path
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if len(targets) == self.rows and not self.mark.exists():
-            self.mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return cross_entropy(outputs, targets)
-
-
 def this_worker() -> list[int]:
     return [os.getpid()]
 
 
 def all_workers() -> list[int]:
     """This one last; those that are about to start as well."""
-    until(lambda: len(workers_of(os.getppid())) == WORKERS)
+    until(lambda: len(workers_of(os.getppid())) >= WORKERS)
     return sorted(workers_of(os.getppid()), key=lambda pid: pid == os.getpid())
 
 
 def workers_of(raylet: int) -> list[int]:
-    return [pid for pid in children_of(raylet) if command_of(pid).startswith(b"ray::Host")]
+    return [pid for pid in children_of(raylet) if command_of(pid).startswith((b"ray::IDLE", b"ray::compute_update"))]
 
 
 def the_whole_cluster() -> list[int]:
@@ -124,11 +107,10 @@ def other_workers() -> list[int]:
     return [pid for pid in all_workers() if pid != os.getpid()]
 
 
-class Doomed:
-    """A worker that dies of everything it is asked."""
-
-    def update(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+def doomed(params: Vector) -> Vector:
+    """An oracle that every worker dies of."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return params
 
 
 @dataclass(frozen=True)
@@ -164,7 +146,7 @@ def running_head(workers: int) -> Iterator[Head]:
         "object-store-memory": 128 * 2**20,
         "temp-dir": folder,
     }
-    environment = {**os.environ, **OUR_CLUSTER, **FOR_CLIENTS, **auth, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, **OWN_CLUSTER, **FOR_CLIENTS, **auth, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
     command += [f"--{name}={value}" for name, value in options.items()]
     with said.open("w") as file:

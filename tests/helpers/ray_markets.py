@@ -6,7 +6,7 @@ import torch
 
 from databazaar import LocalSGD, Provider, build_model
 from databazaar.engines import Ask, Engine, Replies
-from databazaar.engines.ray_worker import one_by_one
+from databazaar.engines.ray_engine import engine_of_one
 from databazaar.learning.oracles import StochasticGradient
 from databazaar.learning.task import Task
 
@@ -14,15 +14,14 @@ from databazaar.learning.task import Task
 class OneByOne(Engine):
     """What the workers compute, in this process."""
 
-    name = "one-by-one"
+    device = torch.device("cpu")
 
     def __init__(self, task: Task, providers: list[Provider]) -> None:
-        self.device = torch.device("cpu")
-        self._engine = one_by_one(task, providers)
+        self._engines = [engine_of_one(task, provider) for provider in providers]
 
     def query(self, ask: Ask) -> Replies:
-        each = [self._engine.query(Ask(ask.params, [i], ask.round, ask.seed)) for i in ask.providers]
-        failures = {i: reason for replies in each for i, reason in replies.failures.items()}
+        each = [self._engines[i].query(Ask(ask.params, [0], ask.round, ask.seed)) for i in ask.providers]
+        failures = {i: replies.failures[0] for i, replies in zip(ask.providers, each, strict=True) if replies.failures}
         return Replies(torch.cat([replies.updates for replies in each]), failures)
 
 

@@ -15,8 +15,9 @@ from databazaar.config.playing import begun
 from databazaar.config.toml_text import toml_text
 from databazaar.federation.transport import FlareTransport
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs, members, offers
+from databazaar.service import credentials, members, offers
 from databazaar.service.database.tables import Job
+from databazaar.service.hub.folder import write_market
 from desk_market import DeskMarket, table
 from hub_market import SPEC, HubMarket
 from loopback import WAIT, Federation
@@ -87,14 +88,14 @@ def add_consumer(desk: DeskMarket, slug: str) -> None:
     with desk.database.begin() as session:
         email = f"ann@{slug}.example"
         invited = members.invite(session, desk["hub"], name=slug.title(), slug=slug, email=email, consumes=True)
-        desk.callers[slug] = members.redeem_link(session, invited.secret).caller
+        desk.callers[slug] = credentials.redeem_link(session, invited.secret).caller
         desk.pay_in(session, slug, 100_000)
 
 
 def run_at_home(market: HubMarket, sites: Sites, name: str, out: Path) -> str:
     """The model that a job over sites comes to where all their files are in one place; its run is kept in `out`."""
     with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
+        path = write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
     settings = tomllib.loads(path.read_text())
     settings["engine"] = {"kind": "loop"}
     for provider in settings["providers"]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.canonical import GENESIS
 from databazaar.defence import Findings
 from databazaar.ledger import Drawn, Entry, RuleBook, Terms
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.rulebook import Settled, status_of
 
 FREEING = ("release", "return")

@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job, JournalEntry, Organisation
+from databazaar.service.database.tables import Job, JournalEntry, Organisation, Table
 from databazaar.service.database.upgrading import upgrade
 
 RUN_HEAD = "ab" * 32
@@ -107,3 +107,12 @@ def close_and_die(url: str, fatal: int) -> None:
         session.get_one(Job, "j1", with_for_update=True).state = "settled"
         close(session, "acme", "j1", 100, {"bank": 40, "clinic": 20}, fee=3)
     database.dispose()
+
+
+def emptied(database: Database) -> None:
+    """Removes all tables of a hub, as if it had never been set up."""
+    with database.engine.begin() as connection:
+        Table.metadata.drop_all(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+        if not database.is_sqlite:
+            connection.execute(text("DROP FUNCTION bazaar_refuse()"))

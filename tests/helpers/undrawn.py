@@ -7,8 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from databazaar.reports import FIGURES, run_page, written
-from databazaar.reports.svg import Drawing
+from databazaar.reports import run_page, written
+from databazaar.reports.figures import FIGURES
+from databazaar.reports.style import Drawing
 
 BLANK = Drawing("0 0 1 1", Markup("</svg>"))
 

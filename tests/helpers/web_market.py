@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from databazaar.service import cash, contracts, jobs, members, outbox
+from databazaar.service import cash, contracts, credentials, jobs, outbox
 from databazaar.service.caller import allowed_scopes
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
@@ -82,11 +82,11 @@ class WebMarket:
         caller = self.desk[slug]
         given = scopes or tuple(allowed_scopes(caller.operates, caller.consumes, caller.provides))
         with self.database.begin() as session:
-            return members.issue_token(session, caller, label="test", scopes=given, days=30)[1]
+            return credentials.issue_token(session, caller, label="test", scopes=given, days=30)[1]
 
     def spoil(self, secret: str, **changes: Any) -> None:
         """Changes the row of a token, such as when it expires."""
-        from databazaar.service.members.secrets import digest_of
+        from databazaar.service.credentials import digest_of
 
         with self.database.begin() as session:
             session.execute(update(Token).where(Token.digest == digest_of(secret)).values(**changes))
@@ -106,8 +106,8 @@ class WebMarket:
         with self.database.begin() as session:
             person_id = self.desk[slug].person_id
             assert person_id is not None
-            link = members.issue_link(session, self.desk["hub"], person_id)
-            return members.redeem_link(session, link).session_secret
+            link = credentials.issue_link(session, self.desk["hub"], person_id)
+            return credentials.redeem_link(session, link).session_secret
 
     def agreed_job(self, name: str = "Delays") -> str:
         """A job of the buyer's with north, ready to be funded."""
@@ -137,7 +137,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
     with database.begin() as session:
         for slug, caller in desk.callers.items():
             scopes = sorted(allowed_scopes(caller.operates, caller.consumes, caller.provides))
-            token, made.tokens[slug] = members.issue_token(session, caller, label="all", scopes=scopes, days=30)
+            token, made.tokens[slug] = credentials.issue_token(session, caller, label="all", scopes=scopes, days=30)
             made.ids[f"token of {slug}"] = token.id
         buyer, north = desk["buyer"], desk["north"]
         made.ids["offer"] = desk.offer(session, "north").id
@@ -160,7 +160,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         assert buyer.person_id and north.person_id
         made.ids["person"], made.ids["organisation"] = buyer.person_id, buyer.organisation_id
         made.ids["rival"], made.ids["rival's person"] = desk["rival"].organisation_id, str(desk["rival"].person_id)
-        made.ids["spare token"] = members.issue_token(session, buyer, label="spare", scopes=["read"], days=1)[0].id
+        made.ids["spare token"] = credentials.issue_token(session, buyer, label="spare", scopes=["read"], days=1)[0].id
     return made
 
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from databazaar.errors import BazaarError
 from databazaar.files import open_plain, read_plain, write_whole
-from databazaar.reports import save_png
+from databazaar.reports.figures import save_png
 from databazaar.runs.folder import RunFolder
 from hostile_folders import at_most, change_json
 

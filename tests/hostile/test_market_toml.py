@@ -15,7 +15,7 @@ from cli_markets import bazaar, edit, write_market
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.config.chosen_rules import oracle_of, sampler_of, stops_of
+from databazaar.config.chosen_rules import oracle_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_file import parse_all, parse_market
 from databazaar.config.template import template
@@ -29,7 +29,6 @@ VALID: dict[str, Any] = {
     "defence": {
         "kind": "strict",
         "alike": False,
-        "cap": 0.5,
     },
     "federation": {"folder": "federation", "deadline": 30.0, "wait": 60.0},
     "ledger": {"url": "postgresql+psycopg://host/name"},
@@ -107,7 +106,7 @@ def test_a_market_or_one_sentence(place: tuple[Any, ...], value: Any, more: str)
         faults = parse_all(given_)[1]
         assert faults and all(fault.startswith("market.toml: ") for fault in faults)
         return
-    sampler_of(market), oracle_of(market), stops_of(market), market.defence.chosen
+    market.built("sampler"), oracle_of(market), market.built("stops"), market.defence.chosen
     assert 0 <= market.budget_minor < 2**63 and market.per_round <= 100_000
     assert parse_market(plain(market)).budget_minor == market.budget_minor
 

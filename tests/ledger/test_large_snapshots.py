@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save
 
 from databazaar import OSMD, Arbiter, LedgerError, Progress
 from databazaar.aggregators import CentredClipping
+from databazaar.canonical import GENESIS
 from databazaar.errors import BazaarError
 from databazaar.ledger import Snapshot, large
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.large import Large, Place
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.closing import close_run

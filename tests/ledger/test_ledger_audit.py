@@ -14,8 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, LedgerError
+from databazaar.canonical import GENESIS, canonical
 from databazaar.ledger import Accounts, Entry, Ledger, MemoryStore, RuleBook, Snapshot, Terms, audit_entries
-from databazaar.ledger.chain import GENESIS, KINDS, canonical
+from databazaar.ledger.chain import KINDS
 from databazaar.market.loop import play
 from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse

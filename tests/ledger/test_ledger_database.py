@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from cli_markets import bazaar
 
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
+from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Snapshot
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.schema import VERSION
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder

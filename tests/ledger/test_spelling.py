@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databazaar import LedgerError
+from databazaar.canonical import GENESIS, canonical
 from databazaar.ledger import Entry
-from databazaar.ledger.chain import GENESIS, canonical
 from databazaar.ledger.sql import SqlStore
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, LedgerError
+from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Ledger, Snapshot
-from databazaar.ledger.chain import GENESIS, Fields
+from databazaar.ledger.chain import Fields
 from databazaar.ledger.large import Large
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.loop import play

@@ -15,10 +15,10 @@ from report_samples import sample_report
 
 from databazaar import OSMD, Arbiter, Progress, Uniform
 from databazaar.money import Currency
-from databazaar.runs.answers import STRETCH, compare
-from databazaar.runs.course import Course
+from databazaar.runs.attribution import STRETCH, compare
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
+from databazaar.runs.trajectory import Trajectory
 from databazaar.samplers import Sampler
 from known_gains import SIX, Seller, arbiter, played
 from own_samplers import Together
@@ -100,7 +100,7 @@ def test_what_holds_for_every_run(
         parts = [getattr(one, share) for one in report.brought]
         assert math.isclose(sum(parts), 1.0, rel_tol=1e-9) and min(parts) >= 0
     assert math.isclose(sum(one.share for one in report.brought), 1.0 if report.spent else 0.0)
-    assert np.allclose(Course(report).shares.sum(axis=1), 1.0)
+    assert np.allclose(Trajectory(report).shares.sum(axis=1), 1.0)
     gains = [access.gain for one in report.rounds for access in one.accesses if access.gain is not None]
     assert math.isclose(sum(one.gain for one in report.brought), sum(gains), abs_tol=1e-9)
     for one, line in zip(report.brought, report.payouts, strict=True):

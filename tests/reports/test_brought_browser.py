@@ -10,7 +10,7 @@ import pytest
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, scripted, visit
 from databazaar.money import Currency
-from databazaar.reports import render
+from databazaar.reports.run_page import render
 from databazaar.runs.report import Report
 from known_gains import SIX, played
 

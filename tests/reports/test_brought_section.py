@@ -18,10 +18,12 @@ from databazaar import OSMD
 from databazaar.cli import statements
 from databazaar.cli.run_tables import payout_table
 from databazaar.money import Currency
-from databazaar.reports import FIGURES, render, statement_csv, statement_dict
+from databazaar.reports.figures import FIGURES
 from databazaar.reports.per_coin import PerCoin
-from databazaar.runs.course import Course
+from databazaar.reports.run_page import render
+from databazaar.reports.statement import statement_csv, statement_dict
 from databazaar.runs.report import Report
+from databazaar.runs.trajectory import Trajectory
 from known_gains import SIX, Seller, played
 
 
@@ -73,7 +75,7 @@ def test_shares_are_drawn_for_the_best_paid_and_the_rest_together() -> None:
 
 
 def test_the_first_column_of_shares_is_the_share_at_the_start(report: Report) -> None:
-    shares = Course(report).shares
+    shares = Trajectory(report).shares
     assert np.allclose(shares[0], [one.share_at_start for one in report.brought])
     assert shares.shape == report.distributions.shape
 

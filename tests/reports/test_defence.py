@@ -26,8 +26,9 @@ from databazaar.defence import Defence, Findings
 from databazaar.defence.words import rules_of
 from databazaar.ledger import Drawn, audit_entries
 from databazaar.ledger.ledger import Ledger
-from databazaar.reports import render, statement_csv, statement_dict
 from databazaar.reports.defence_figures import own_evidence
+from databazaar.reports.run_page import render
+from databazaar.reports.statement import statement_csv, statement_dict
 from databazaar.roster import Offer
 from databazaar.runs.from_ledger import report_from
 from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with

@@ -15,8 +15,8 @@ from report_samples import sample_report, sample_worth
 
 from databazaar.codes import Code
 from databazaar.money import Currency
-from databazaar.reports import AuditView, render
 from databazaar.reports.pages import page
+from databazaar.reports.run_page import AuditView, render
 from databazaar.reports.valuation_page import render_comparison
 from databazaar.runs.report import Report, Status
 

@@ -13,7 +13,8 @@ from report_samples import sample_report
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, visit
 from databazaar.data.profile_record import MarketProfile
-from databazaar.reports import draw_all, render
+from databazaar.reports.figures import draw_all
+from databazaar.reports.run_page import render
 
 REPORT = sample_report()
 HOSTILE = "<script>alert(1)</script>\u202e\x00"

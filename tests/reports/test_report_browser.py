@@ -12,7 +12,7 @@ from report_samples import sample_report, sample_worth
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, scripted, visit
 from databazaar.money import Currency
-from databazaar.reports import AuditView, render
+from databazaar.reports.run_page import AuditView, render
 
 pytestmark = NEEDS_CHROMIUM
 

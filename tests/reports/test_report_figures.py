@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from report_samples import sample_report
 
-from databazaar.reports import FIGURES, draw_all, render, save_png
+from databazaar.reports.figures import FIGURES, draw_all, save_png
+from databazaar.reports.run_page import render
 from databazaar.reports.style import label, text_width
 
 

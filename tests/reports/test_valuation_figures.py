@@ -52,7 +52,9 @@ def test_a_method_that_nobody_here_knows_gets_a_look_too(tmp_path: Path) -> None
         valuation_figures.save_overview(comparison, EUR, tmp_path / "sheet.png")
         page = render_comparison(comparison, title="A market", currency=EUR)
         assert page.count("<svg ") == 3 and "_method 11" in page
-    shown = valuation_figures.payouts(sample_comparison(methods=("_acme", "osmd")), EUR).legends[0].get_texts()
+    shown = (
+        valuation_figures.figure("payouts", sample_comparison(methods=("_acme", "osmd")), EUR).legends[0].get_texts()
+    )
     assert [text.get_text() for text in shown] == ["_acme", "osmd"]
 
 
@@ -68,16 +70,16 @@ def test_the_sheet_as_png(tmp_path: Path, providers: int, methods: tuple[str, ..
 
 
 def test_few_providers_are_named_and_many_get_a_strip_a_method() -> None:
-    few = texts(valuation_figures.payouts(sample_comparison(["harbour", "meadow"]), EUR))
+    few = texts(valuation_figures.figure("payouts", sample_comparison(["harbour", "meadow"]), EUR))
     assert {"harbour", "meadow", *FIVE} <= set(few)
-    many = valuation_figures.payouts(sample_comparison([f"p{i}" for i in range(100)], seeds=2), EUR)
+    many = valuation_figures.figure("payouts", sample_comparison([f"p{i}" for i in range(100)], seeds=2), EUR)
     assert len(many.axes) == len(FIVE)
     assert "100 providers, best paid by osmd first" in texts(many)
 
 
 def test_dots_lie_where_the_payouts_are() -> None:
     comparison = sample_comparison(["a", "b", "c"], ("osmd", "loo"))
-    axes = valuation_figures.payouts(comparison, EUR).axes[0]
+    axes = valuation_figures.figure("payouts", comparison, EUR).axes[0]
     order = valuation_figures.ranked(comparison)
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn == [outcome.payouts[0][order].tolist() for outcome in comparison.outcomes]
@@ -87,12 +89,14 @@ def test_dots_lie_where_the_payouts_are() -> None:
 
 
 def test_a_method_that_pays_all_alike_has_no_correlation() -> None:
-    shown = texts(valuation_figures.correlations(sample_comparison(methods=("osmd", "uniform"), budget=99_999)))
+    shown = texts(
+        valuation_figures.figure("correlations", sample_comparison(methods=("osmd", "uniform"), budget=99_999), EUR)
+    )
     assert shown.count("–") == 3 and "1.00" in shown
 
 
 def test_costs_are_written_beside_logarithmic_bars() -> None:
-    figure = valuation_figures.costs(sample_comparison())
+    figure = valuation_figures.figure("costs", sample_comparison(), EUR)
     assert [axes.get_xscale() for axes in figure.axes] == ["log", "log"]
     assert {"0.02", "12", "10", "24,010"} <= set(texts(figure))
 

@@ -15,10 +15,10 @@ from databazaar import OSMD, BazaarError, Uniform
 from databazaar.cli.run_tables import WHY
 from databazaar.cli.statements import provider_dict
 from databazaar.roster import Purse, Roster
-from databazaar.runs.answers import compare
-from databazaar.runs.course import Course
+from databazaar.runs.attribution import compare
+from databazaar.runs.explanation import CAUSES, TRENDS, Kind
 from databazaar.runs.report import Report
-from databazaar.runs.why import CAUSES, TRENDS, Kind
+from databazaar.runs.trajectory import Trajectory
 from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Wants, among_affordable
 from known_gains import Seller, played, reasons
@@ -138,7 +138,7 @@ def test_what_is_left_at_the_very_end_explains_nothing() -> None:
     long, short = (played(sellers, OSMD(0.3, 0.3), budget=budget, per_round=2) for budget in (40_000, 599))
     assert not long.purses[len(long.rounds) - 1].available[2], "the last round did not pay for it"
     assert reasons(long)["dear"] in ("better", "unclear")
-    kept = Course(long)
+    kept = Trajectory(long)
     assert kept.full_rounds < kept.rounds and long.brought[2].share_at_end > 0.2
     why = short.brought[2].why
     found = re.fullmatch(r"It was not asked any more after (\d+) rounds?: an access cost 300 credits, (.*)\.", str(why))

@@ -11,7 +11,7 @@ from html_pages import Page
 from report_samples import sample_report, sample_worth
 
 from databazaar.ledger.audit import BestModel
-from databazaar.reports import render
+from databazaar.reports.run_page import render
 from databazaar.runs.report import Report
 from databazaar.runs.worth import OWN, Judged, Worth
 

@@ -26,11 +26,10 @@ from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
 from databazaar.runs.closing import close_run
-from databazaar.runs.finished import load
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
 from databazaar.runs.model_folder import LARGEST_CARD, read_model, write_model
-from databazaar.runs.trained import TrainedModel
+from databazaar.runs.trained import TrainedModel, load
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 KINDS = {

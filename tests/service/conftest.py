@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy import make_url as parse_url
 
-from databazaar.service import reading
+from databazaar.service import table_reader
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
 from databazaar.service.settings import Settings
@@ -29,7 +29,7 @@ collect_ignore = ["conftest.py"]
 """It has no examples to run, and pytest would take it for those of the folders below."""
 
 
-_in_a_process = reading._answer
+_in_a_process = table_reader._answer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,17 +37,17 @@ def tables_are_read_here() -> Iterator[None]:
     """Uploaded tables are read in the process of the tests, but for those that have `tables_are_read_apart`."""
 
     def here(_: Settings, work: Callable[..., Any], path: Path, *more: Any) -> Any:
-        return json.loads(reading.told(work, path, *more))
+        return json.loads(table_reader.told(work, path, *more))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_answer", here)
+        patch.setattr(table_reader, "_answer", here)
         yield
 
 
 @pytest.fixture
 def tables_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a hub reads them, in processes of their own."""
-    monkeypatch.setattr(reading, "_answer", _in_a_process)
+    monkeypatch.setattr(table_reader, "_answer", _in_a_process)
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,13 @@ from databazaar.config.jobs import market_job
 from databazaar.config.playing import begun
 from databazaar.errors import BazaarError
 from databazaar.market.run import Progress
-from databazaar.service import jobs, journal, members
+from databazaar.service import credentials, journal
 from databazaar.service.database import upgrading
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, Market, Organisation
 from databazaar.service.demo import make_demo
 from databazaar.service.errors import UnknownCallerError
+from databazaar.service.hub.folder import write_market
 from databazaar.service.settings import Settings
 
 
@@ -45,9 +46,9 @@ def test_the_demo_has_a_market_with_everybody_in_it(settings: Settings, database
         assert sorted(session.scalars(select(Job.state))) == ["queued", "queued", "submitted"]
         assert journal.audit(session).ok
         secret = links[0].link.partition("#")[2]
-        assert members.redeem_link(session, secret).caller.operates
+        assert credentials.redeem_link(session, secret).caller.operates
         with pytest.raises(UnknownCallerError):
-            members.redeem_link(session, secret)
+            credentials.redeem_link(session, secret)
     again = make_demo(settings, database)  # the same home: the same market, and new links
     assert [one.who for one in again] == [one.who for one in links]
     assert not {one.link for one in again} & {one.link for one in links}
@@ -62,7 +63,7 @@ def test_the_demos_jobs_end_when_their_models_get_no_better(settings: Settings, 
     make_demo(settings, database)
     with database.begin() as session:
         found = list(session.scalars(select(Job).where(Job.state == "queued")))
-        markets = [(job, jobs.write_market(session, settings, job)) for job in found]
+        markets = [(job, write_market(session, settings, job)) for job in found]
     for job, path in markets:
         rounds: list[Progress] = []
         with begun(market_job(path), settings.run_folder(job.id), id=job.id) as playing:

@@ -9,7 +9,8 @@ import pytest
 from valuation_games import Vector, additive_market, names
 
 from databazaar import Consumer, Provider
-from databazaar.valuation import Game, MaxPermutations, fed_shapley, g_shapley, gtg_shapley, shapley_monte_carlo
+from databazaar.valuation import Game, MaxPermutations, fed_shapley, g_shapley, shapley_monte_carlo
+from databazaar_experiments.gtg import gtg_shapley
 
 Method = Callable[[list[float]], Vector]
 FEW = MaxPermutations(4)

@@ -27,14 +27,16 @@ from databazaar.valuation import (
     exact_shapley,
     fed_shapley,
     g_shapley,
-    gtg_shapley,
     leave_one_out,
     tmc_shapley,
 )
 from databazaar.valuation.gradient import oracle_seed
-from databazaar.valuation.history import History
 from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
+from databazaar.valuation.result import Cost
+from databazaar.valuation.round_game import Scorer
+from databazaar.valuation.stopping import History
+from databazaar_experiments.first_layer import FirstLayer, FirstLayerFedShapley, PrefixScorer
+from databazaar_experiments.gtg import gtg_shapley
 
 Make = Callable[[], tuple[Consumer, list[Provider]]]
 MARKETS = [classification_market, regression_market]
@@ -72,7 +74,7 @@ class Slow:
                 total[i] += self.utility(moved) - self.utility(w)
                 w = moved
             estimates.append(total / (t + 1))
-            if stop.reason(History(estimates, np.zeros(self.n), t + 1)):
+            if stop.reason(History(estimates, np.zeros(self.n), Cost(permutations=t + 1))):
                 return estimates[-1], t + 1
         raise AssertionError
 
@@ -95,7 +97,7 @@ class Slow:
                     before = after
                 estimates.append(total / (s + 1))
                 count += 1
-                if stop.reason(History(estimates, np.zeros(k), s + 1)):
+                if stop.reason(History(estimates, np.zeros(k), Cost(permutations=s + 1))):
                     break
             values[drawn] += estimates[-1]
             w = w + updates.mean(0)
@@ -180,12 +182,12 @@ def test_the_prefix_scorer_equals_the_plain_one(utility: str, bias: bool) -> Non
     w = consumer.initial_parameters()
     updates = 0.3 * torch.randn(6, len(w), generator=rng)
     coefficients = np.random.default_rng(0).random((40, 6)) * np.random.default_rng(1).integers(0, 2, (40, 6))
-    plain = PlainScorer(evaluator, w, updates)(coefficients)
+    plain = Scorer(evaluator, w, updates)(coefficients)
     tolerance = 0.021 if utility == "accuracy" else 1e-5  # one of 50 samples may be a tie
     np.testing.assert_allclose(PrefixScorer(layer, w, updates)(coefficients), plain, atol=tolerance)
     assert len(set(plain.round(6))) > 5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("databazaar.valuation.scoring.CHUNK_FLOATS", 50 * 7 * 3)
+        patch.setattr("databazaar_experiments.first_layer.CHUNK_FLOATS", 50 * 7 * 3)
         np.testing.assert_allclose(PrefixScorer(layer, w, updates)(coefficients), plain, atol=tolerance)
 
 
@@ -198,16 +200,18 @@ def test_the_prefix_scorer_equals_the_plain_one_for_a_cnn() -> None:
     assert layer is not None
     updates = 0.1 * torch.randn(3, len(w), generator=rng)
     coefficients = np.random.default_rng(0).random((9, 3))
-    plain = PlainScorer(evaluator, w, updates)(coefficients)
+    plain = Scorer(evaluator, w, updates)(coefficients)
     np.testing.assert_allclose(PrefixScorer(layer, w, updates)(coefficients), plain, atol=1e-5)
 
 
 def test_a_layer_too_large_to_keep_is_scored_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     market = classification_market()
-    kept = fed_shapley(*market, exact=True, rounds=2)
-    monkeypatch.setattr("databazaar.valuation.scoring.KEPT_FLOATS", 100)
+    by_layer = FirstLayerFedShapley(exact=True, rounds=2)
+    kept, plain = by_layer.run(*market), fed_shapley(*market, exact=True, rounds=2)
+    np.testing.assert_allclose(kept.values, plain.values, atol=1e-5)
+    monkeypatch.setattr("databazaar_experiments.first_layer.KEPT_FLOATS", 100)
     monkeypatch.setattr(PrefixScorer, "__call__", None)
-    np.testing.assert_allclose(fed_shapley(*market, exact=True, rounds=2).values, kept.values, atol=1e-5)
+    np.testing.assert_array_equal(by_layer.run(*market).values, plain.values)
 
 
 def test_other_models_and_utilities_get_the_plain_scorer() -> None:

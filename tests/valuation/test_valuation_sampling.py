@@ -16,7 +16,7 @@ from databazaar.valuation import (
     shapley_exact,
     shapley_monte_carlo,
 )
-from databazaar.valuation.gtg import GuidedShuffle
+from databazaar_experiments.gtg import GuidedShuffle, WholeSweeps
 
 
 @pytest.mark.parametrize("known", known_games(), ids=lambda known: known.name)
@@ -99,7 +99,7 @@ def test_guided_sampling_lets_everybody_lead_once_a_sweep_and_stays_right() -> N
     shuffle = GuidedShuffle(5, 0, "test")
     assert [int(shuffle(t)[0]) for t in range(10)] == [0, 1, 2, 3, 4] * 2
     assert all(sorted(shuffle(t).tolist()) == [0, 1, 2, 3, 4] for t in range(10))
-    result = shapley_monte_carlo(known.game, MaxPermutations(3_001), shuffle=shuffle, check_every=5)
+    result = shapley_monte_carlo(known.game, WholeSweeps(MaxPermutations(3_001), 5), shuffle=shuffle)
     assert result.cost.permutations == 3_005  # whole sweeps
     assert (np.abs(result.values - known.values) < 4.5 * result.standard_errors + 1e-12).all()
     np.testing.assert_allclose(shapley_exact(known.game).values, known.values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,13 +18,13 @@ from databazaar.valuation import (
     Rule,
     StandardErrorBelow,
 )
-from databazaar.valuation.history import History
-from databazaar.valuation.stopping import capped
+from databazaar.valuation.result import Cost
+from databazaar.valuation.stopping import History, capped
 
 
-def history(*estimates: list[float], errors: float = 1.0, **spent: float) -> History:
+def history(*estimates: list[float], errors: float = 1.0, **spent: Any) -> History:
     rows = [np.array(row) for row in estimates]
-    return History(rows, np.full(len(rows[-1]), errors), int(spent.pop("permutations", len(rows))), **spent)
+    return History(rows, np.full(len(rows[-1]), errors), Cost(**{"permutations": len(rows), **spent}))
 
 
 def test_back_check_is_the_mean_relative_change_over_providers_of_some_value() -> None:

@@ -98,7 +98,7 @@ def _plan(
 
 
 def _compute(plan: ReproductionPlan, folder: Path, data: Path | None, device: str, jobs: int | None) -> None:
-    from databazaar.engines.select import pick_device
+    from databazaar.engines.protocol import pick_device
     from databazaar_experiments.compute import compute, missing
     from databazaar_experiments.datasets import SOURCES, data_folder, load_images
 

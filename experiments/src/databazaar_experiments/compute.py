@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from databazaar.engines.select import pick_device
+from databazaar.engines.protocol import pick_device
 from databazaar_experiments import wall_times
 from databazaar_experiments.datasets import SOURCES
 from databazaar_experiments.methods import PAPER_METHODS

@@ -130,7 +130,7 @@ class _SharedEngine(Engine):
 
     def __init__(self, lockstep: _Lockstep) -> None:
         self._lockstep = lockstep
-        self.name, self.device = lockstep._engine.name, lockstep._engine.device
+        self.device = lockstep._engine.device
 
     def query(self, ask: Ask) -> Replies:
         return self.query_all([ask])[0]

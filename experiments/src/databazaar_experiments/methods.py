@@ -23,11 +23,11 @@ from databazaar.roster import Purse
 from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, State, Vector, refuse_too_many
 from databazaar.valuation.context import Context
-from databazaar.valuation.federated import FedShapley
 from databazaar.valuation.gradient import GShapley
 from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
+from databazaar_experiments.first_layer import FirstLayerFedShapley
 from databazaar_experiments.images import ImageMarket
 from databazaar_experiments.lockstep import run_in_lockstep
 from databazaar_experiments.mixture import MixtureMarket
@@ -211,7 +211,7 @@ def _fed_shapley(
     """All seeds train in lockstep."""
     settings = market.settings
     stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
-    return _valued([FedShapley(stop=stop, seed=seed) for seed in seeds], market, engine, on_share)
+    return _valued([FirstLayerFedShapley(stop=stop, seed=seed) for seed in seeds], market, engine, on_share)
 
 
 def _valued(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from databazaar.reports.pages import page
-from databazaar.reports.svg import Drawing, inline_svg
+from databazaar.reports.style import Drawing, inline_svg
 from databazaar_experiments import figures, tables
 from databazaar_experiments.published import DATASET_NAMES
 from databazaar_experiments.results import Results

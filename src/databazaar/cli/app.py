@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from databazaar.cli import audit, check, compare, init, ledger, quote, show, using
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import jobs as jobs_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import serve as serve_commands
-from databazaar.cli import using
-from databazaar.cli.attack import EXAMPLES as ATTACK_EXAMPLES
-from databazaar.cli.attack import attack
-from databazaar.cli.audit import EXAMPLES as AUDIT_EXAMPLES
-from databazaar.cli.audit import audit
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
-from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
-from databazaar.cli.check import check
-from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
 from databazaar.cli.failures import sentence_for
-from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
-from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
-from databazaar.cli.ledger import EXAMPLES as LEDGER_EXAMPLES
-from databazaar.cli.ledger import ledger
 from databazaar.cli.options import AsJson, Database, Out, Quiet, Run
 from databazaar.cli.plugins import add_commands
-from databazaar.cli.quote import EXAMPLES as QUOTE_EXAMPLES
-from databazaar.cli.quote import quote
 from databazaar.cli.screen import on_screen, say
-from databazaar.cli.show import EXAMPLES as SHOW_EXAMPLES
-from databazaar.cli.show import show
 from databazaar.errors import BazaarError
 
 app = typer.Typer(
@@ -47,6 +33,11 @@ app = typer.Typer(
     epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered, or an audit "
     "cannot check; 130 interrupted.",
 )
+
+
+def _add(command: Callable[..., None], examples: tuple[str, ...]) -> None:
+    app.command(epilog=example(*examples))(command)
+
 
 app.add_typer(federation_commands.app, name="federation")
 app.add_typer(provider_commands.app, name="provider")
@@ -89,9 +80,9 @@ def demo(
         play.play(demo_job(budget or 1000, seed), out, "demo", output)
 
 
-app.command(epilog=example(*INIT_EXAMPLES))(init)
-app.command(epilog=example(*CHECK_EXAMPLES))(check)
-app.command(epilog=example(*QUOTE_EXAMPLES))(quote)
+_add(init.init, init.EXAMPLES)
+_add(check.check, check.EXAMPLES)
+_add(quote.quote, quote.EXAMPLES)
 
 
 @app.command(
@@ -140,16 +131,13 @@ def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False, ledger: Da
     play.close(run_folder, play.Output(quiet, as_json))
 
 
-app.command(epilog=example(*SHOW_EXAMPLES))(show)
-
-
-app.command(epilog=example(*AUDIT_EXAMPLES))(audit)
-app.command(epilog=example(*LEDGER_EXAMPLES))(ledger)
-app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
-app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
-app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
-app.command(epilog=example(*EXAMPLES))(compare)
-app.command(epilog=example(*ATTACK_EXAMPLES))(attack)
+_add(show.show, show.EXAMPLES)
+_add(audit.audit, audit.EXAMPLES)
+_add(ledger.ledger, ledger.EXAMPLES)
+_add(using.predict, using.PREDICT_EXAMPLES)
+_add(using.evaluate, using.EVALUATE_EXAMPLES)
+_add(using.export, using.EXPORT_EXAMPLES)
+_add(compare.compare, compare.EXAMPLES)
 add_commands(app)
 
 

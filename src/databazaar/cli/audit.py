@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from databazaar.cli.options import AsJson, Database
 from databazaar.cli.screen import say
-from databazaar.errors import BazaarError, UncheckableError
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
+from databazaar.files import read_plain
+from databazaar.money import Currency
+
+if TYPE_CHECKING:
+    from databazaar.ledger import Audit
+    from databazaar.runs.folder import RunFolder
 
 EXAMPLES = (
     "bazaar audit runs/fraud",
@@ -54,11 +61,9 @@ def audit(
     summary, statement, page. It writes nothing and asks no network but the database that you name. Exit code 1 where
     something is off, 3 where it cannot be checked here."""
     if key is not None:
-        from databazaar.cli.receipts import check
-
         if head or receipts or authority or ledger or as_json:
             raise BazaarError("--key checks receipts of a hub, and takes --journal alone beside it: omit the others")
-        check(run, key, journal)
+        _check_receipts(run, key, journal)
         return
     if journal is not None:
         raise BazaarError("--journal belongs to receipts of a hub: give the hub's public key with --key as well")
@@ -71,7 +76,6 @@ def _audit_run(
     folder: Path, head: str | None, receipts: list[Path], authority: Path | None, as_json: bool, ledger: str | None
 ) -> None:
     from databazaar.cli import pages
-    from databazaar.cli.evidence import examine
     from databazaar.runs.folder import RunFolder
 
     run = RunFolder(folder, ledger)
@@ -95,3 +99,84 @@ def _audit_run(
         for remark in remarks:
             say(f"  {remark}")
     raise typer.Exit(0 if found.ok else 1)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """An audit with what signatures add to it: how many receipts were compared, and what there is to say of them."""
+
+    audit: Audit
+    receipts: int = 0
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        if not self.audit.ok or not self.receipts:
+            return self.audit.message
+        number = "1 receipt" if self.receipts == 1 else f"{self.receipts} receipts"
+        return f"{self.audit.message}; {number} of the market agree with it"
+
+
+def examine(run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path | None) -> Examined:
+    """Verifies the signed replies that the ledger names, and holds it against receipts. What cannot be verified here is
+    an UncheckableError; a ledger that is broken already is not looked at."""
+    if not found.ok or not (found.replies or kits):
+        return Examined(found)
+    try:
+        from databazaar.federation import disputes
+    except ImportError:
+        raise UncheckableError(
+            "signatures cannot be verified here, because cryptography is missing: pip install 'databazaar[federated]'"
+        ) from None
+    evidence = run.evidence
+    trusted = disputes.authority_for(authority, evidence.authority(), kits)
+    helds = [disputes.read_held(kit, run.id, trusted) for kit in kits]
+    receipts = sum(len(held.receipts) for held in helds)
+    compared = disputes.compare(run.entries(), helds)
+    broken = compared.broken
+    replies = evidence.replies(len(compared.named))
+    broken += disputes.check_replies(compared.named, replies, evidence.certificates(), trusted)
+    if broken:
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        return Examined(replace(found, first_broken=broken[0] + more), receipts, (*broken[1:], *compared.remarks))
+    if kits and not receipts:
+        why = "; ".join(compared.remarks) or f"none of its receipts is of the run {run.id}"
+        raise UncheckableError(f"there is nothing to hold the ledger against: {why}")
+    return Examined(found, receipts, tuple(compared.remarks))
+
+
+def _check_receipts(files: Sequence[Path], key: Path, journal: Path | None) -> None:
+    """Whether the hub has signed these receipts, and with a journal whether it has rewritten the books since."""
+    from databazaar.client.journal import read_journal
+    from databazaar.client.receipts import keys_of, rewritten, verify
+
+    public = keys_of(_read_json(key))
+    kept = []
+    for path in files:
+        receipt = _read_json(path)
+        try:
+            body = verify(receipt, public)
+        except LedgerError as fault:
+            raise LedgerError(f"{path}: {fault}") from None
+        paid = Currency(str(body["currency"]), body["decimals"]).format(body["paid"])
+        say(
+            f"{path}: signed {body['at'][:19]}: {body['provider']} was paid {paid} for "
+            f"{body['accesses']} accesses to {body['offer']} in job {body['job']}"
+        )
+        kept.append(receipt)
+    if journal is None:
+        say(f"ok: {len(kept)} signed by this hub; with --journal it is checked that no books were rewritten since")
+        return
+    if found := rewritten(kept, read_journal(journal)):
+        raise LedgerError("; ".join(found))
+    say(f"ok: {len(kept)} signed by this hub, and {journal} is the journal that they were signed for")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_plain(path))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UncheckableError(f"{path} cannot be read as JSON: give the file as the hub has sent it")
+    return found

@@ -6,8 +6,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -22,8 +20,7 @@ from databazaar.errors import BazaarError
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
     from databazaar.engines import Engine
-    from databazaar.samplers import Sampler
-    from databazaar.valuation import Comparison, Rule
+    from databazaar.valuation import Comparison
 
 DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
 MARKETS = ("market", "osmd", "uniform", "uniform-without-replacement")
@@ -43,8 +40,7 @@ def compare(
         str | None,
         typer.Option(
             help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, g-shapley, fedsv, "
-            "fedsv-exact, gtg, tmc, loo, exact, "
-            "and those of installed packages, with commas. "
+            "fedsv-exact, tmc, loo, exact, and those of installed packages, with commas. "
             f"Default: {DEFAULT}, and market where its sampler is another.",
             show_default=False,
         ),
@@ -60,7 +56,7 @@ def compare(
     max_seconds: Annotated[
         float | None,
         typer.Option(
-            help="About the longest for one run of g-shapley, tmc, fedsv, fedsv-exact, gtg and such; "
+            help="About the longest for one run of g-shapley, tmc, fedsv, fedsv-exact and such; "
             "the others have an end of their own.",
             show_default=False,
         ),
@@ -70,6 +66,8 @@ def compare(
 ) -> None:
     """What Shapley values and their relatives would pay, beside the market itself: payouts, agreement and cost."""
     from databazaar.cli import compare_tables, play
+    from databazaar.samplers import OSMD, Uniform
+    from databazaar.valuation import METHODS, MaxSeconds
     from databazaar.valuation import compare as compare_methods
 
     names = _names(DEFAULT if methods is None else methods)
@@ -84,11 +82,14 @@ def compare(
     if out is not None and os.path.lexists(out):
         raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
     job = _job(market, seed, engine, device)
-    if methods is None and not _is_a_method(job.sampler):
+    if methods is None and not (isinstance(job.sampler, OSMD) or job.sampler == Uniform()):
         names.insert(0, "market")
     play.say_remarks(job, quiet)
-    _refuse_impossible(names, job)
-    with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
+    for name in names:  # what would only come to light after other methods have run
+        METHODS.build({"kind": name}).validate(job.consumer, job.providers)
+    limit = None if max_seconds is None else MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
+    final, currency = out or play.next_free(Path("runs"), f"{job.title} compare"), job.consumer.currency
+    with if_interrupted("nothing was written"), _folder(final) as draft:
         with (
             compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress,
             _engine(job) as chosen,
@@ -103,18 +104,19 @@ def compare(
                 engine=chosen,
                 device=job.device,
                 options=_options(names, job),
-                limit=_limit(max_seconds),
+                limit=limit,
                 progress=progress,
             )
-        data = _data(comparison, job)
-        _write(draft.path, comparison, job, data)
-    page = draft.final / "comparison.html"
+        about = {"market": job.title, "currency": currency.name, "decimals": currency.decimals}
+        data = {**about, **comparison.to_dict()}
+        _write(draft, comparison, job, data)
+    page = final / "comparison.html"
     if as_json:
-        typer.echo(json.dumps({"folder": str(draft.final), **data}, allow_nan=False))
+        typer.echo(json.dumps({"folder": str(final), **data}, allow_nan=False))
     elif quiet:
         say(page)
     else:
-        compare_tables.show(comparison, job.consumer.currency, page)
+        compare_tables.show(comparison, currency, page)
 
 
 def _names(methods: str) -> list[str]:
@@ -154,21 +156,6 @@ def _engine(job: Job) -> Iterator[str | Engine]:
             engine.close()
 
 
-def _refuse_impossible(names: Sequence[str], job: Job) -> None:
-    """What would only come to light after other methods have run."""
-    from databazaar.valuation import METHODS
-
-    for name in names:
-        METHODS.build({"kind": name}).validate(job.consumer, job.providers)
-
-
-def _is_a_method(sampler: Sampler) -> bool:
-    """Whether the market's own sampler is played by one of the default methods."""
-    from databazaar.samplers import OSMD, Uniform
-
-    return isinstance(sampler, OSMD) or sampler == Uniform()
-
-
 def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
     """Methods that run the market do so by its own rules; OSMD's settings come from theory where it has none."""
     from databazaar.samplers import OSMD
@@ -178,24 +165,6 @@ def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
         if name == "market" or (name == "osmd" and isinstance(job.sampler, OSMD)):
             options[name]["sampler"] = job.sampler
     return options
-
-
-def _limit(max_seconds: float | None) -> Rule | None:
-    from databazaar.valuation import MaxSeconds
-
-    if max_seconds is None:
-        return None
-    return MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
-
-
-def _data(comparison: Comparison, job: Job) -> dict[str, Any]:
-    currency = job.consumer.currency
-    return {
-        "market": job.title,
-        "currency": currency.name,
-        "decimals": currency.decimals,
-        **comparison.to_dict(),
-    }
 
 
 def _write(folder: Path, comparison: Comparison, job: Job, data: dict[str, Any]) -> None:
@@ -211,29 +180,16 @@ def _write(folder: Path, comparison: Comparison, job: Job, data: dict[str, Any])
     write_whole(folder / "comparison.html", page.encode())
 
 
-def _next_free(title: str) -> Path:
-    from databazaar.cli import play
-
-    return play.next_free(Path("runs"), f"{title} compare")
-
-
-class _Draft:
-    def __init__(self, final: Path) -> None:
-        self.final = final
-        self.path = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.partial")
-
-
 @contextlib.contextmanager
-def _new_folder(final: Path) -> Iterator[_Draft]:
-    """A folder to write to, made at once; it appears under its name when all is in it, or leaves no trace."""
-    draft = _Draft(final)
+def _folder(final: Path) -> Iterator[Path]:
+    """A new folder, all of it or nothing: where something fails, parents that are new go as well."""
+    from databazaar.files import new_folder
+
     missing = [parent for parent in final.parents if not parent.exists()]  # the deepest first
     try:
-        draft.path.mkdir(parents=True)
-        yield draft
-        draft.path.rename(final)
+        with new_folder(final) as draft:
+            yield draft
     except BaseException as reason:
-        shutil.rmtree(draft.path, ignore_errors=True)
         for parent in missing:
             with contextlib.suppress(OSError):
                 parent.rmdir()

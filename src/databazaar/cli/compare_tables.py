@@ -103,38 +103,37 @@ def payout_tables(comparison: Comparison, currency: Currency, width: int) -> lis
             used = 0
         groups[-1].append(method)
         used += needed
-    tables = []
-    for group in groups:
-        table = Table(box=SIMPLE_HEAD)
-        table.add_column("provider", no_wrap=True)
-        for method in group:
-            table.add_column(method, justify="right", no_wrap=True)
-        for row, name in enumerate([*names, "total"]):
-            table.add_row(Text(name), *(Text(columns[method][row]) for method in group))
-        tables.append(table)
-    return tables
+    return [
+        _table(
+            ["provider", *group],
+            [[name, *(columns[method][row] for method in group)] for row, name in enumerate([*names, "total"])],
+        )
+        for group in groups
+    ]
 
 
 def correlation_table(comparison: Comparison) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("")
-    for outcome in comparison.outcomes:
-        table.add_column(outcome.method, justify="right")
-    for outcome, line in zip(comparison.outcomes, comparison.rank_correlation, strict=True):
-        table.add_row(outcome.method, *(correlation(value) for value in line))
-    return table
+    methods = [outcome.method for outcome in comparison.outcomes]
+    lines = zip(methods, comparison.rank_correlation, strict=True)
+    return _table(["", *methods], [[method, *map(correlation, line)] for method, line in lines])
 
 
 def cost_table(comparison: Comparison) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("method", no_wrap=True)
-    heads = ("seconds", "oracle calls", "utility evaluations", "trainings", "final utility")
-    for head in heads:
-        table.add_column(head, justify="right")
+    rows = []
     for outcome in comparison.outcomes:
         counts = (outcome.mean(cost) for cost in ("oracle_calls", "utility_evaluations", "trainings"))
         utility = "–" if outcome.final_utility is None else f"{outcome.final_utility:.4f}"
-        table.add_row(outcome.method, number(outcome.mean("seconds")), *(f"{value:,.0f}" for value in counts), utility)
+        rows.append([outcome.method, number(outcome.mean("seconds")), *(f"{value:,.0f}" for value in counts), utility])
+    return _table(["method", "seconds", "oracle calls", "utility evaluations", "trainings", "final utility"], rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A first column of words, and columns of numbers; narrow screens break the heads of numbers alone."""
+    table = Table(box=SIMPLE_HEAD)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 

@@ -7,17 +7,20 @@ import os
 import stat
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 ADDRESS, TOKEN = "BAZAAR_HUB", "BAZAAR_TOKEN"
 ASK = f"set {ADDRESS} and {TOKEN}, or run `bazaar jobs connect ADDRESS`"
 
@@ -33,11 +36,15 @@ def connected() -> Hub:
     return Hub(*named_hub())
 
 
-def print_json(answer: Any) -> None:
-    """What the hub has answered, as it was sent."""
+def answer(found: Any, as_json: bool, lines: Iterable[str]) -> None:
+    """Prints what the hub has answered: as it was sent, or in lines."""
     from databazaar.client.conversion import to_json
 
-    typer.echo(to_json(answer))
+    if as_json:
+        typer.echo(to_json(found))
+        return
+    for line in lines:
+        say(line)
 
 
 def named_hub() -> tuple[str, str]:
@@ -68,8 +75,6 @@ def read_config(path: Path) -> dict[str, str]:
 
 def asked_token() -> str:
     """From the keyboard, unseen, or from a pipe."""
-    import typer
-
     if sys.stdin.isatty():
         return str(typer.prompt("Token", hide_input=True, err=True))
     return sys.stdin.readline().strip()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from databazaar.cli.examples import unset
 from databazaar.cli.federation import need_packages
 from databazaar.cli.screen import say
 from databazaar.display import shown
@@ -21,12 +22,8 @@ if TYPE_CHECKING:
 
 def earnings(
     kit: Annotated[Path, typer.Argument(help="Your kit: the folder with your key.", show_default=False)],
-    statement: Annotated[
-        Path | None, typer.Option(help="Your statement from the operator, to compare.", show_default=False)
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="The run to compare with. Default: the statement's own.", show_default=False)
-    ] = None,
+    statement: Annotated[Path | None, unset("Your statement from the operator, to compare.")] = None,
+    run: Annotated[str | None, unset("The run to compare with. Default: the statement's own.")] = None,
     by_consumer: Annotated[
         bool, typer.Option("--by-consumer", help="One line a consumer, as the market names them, over all runs.")
     ] = False,
@@ -51,6 +48,8 @@ def earnings(
     if as_json:
         typer.echo(json.dumps([asdict(line) for line in (records.by_consumer(lines) if by_consumer else lines)]))
         return
+    if not lines:
+        typer.echo("nothing answered yet")
     if by_consumer:
         _say_consumers(lines)
         return
@@ -69,8 +68,6 @@ def earnings(
             say(f"  {shown(line.why)}")
     if worthless:
         say(f"{worthless} lines of {receipts.RECEIPTS} are not signed by the market's server, and no evidence")
-    if not lines:
-        typer.echo("nothing answered yet")
 
 
 def _for_whom(line: Earnings) -> str:
@@ -88,8 +85,6 @@ def _say_consumers(lines: Sequence[Earnings]) -> None:
             f"{one.refused} refused, {one.failed} failed; by receipts {one.acknowledged} acknowledged, {one.earned} "
             f"earned, {one.held} held back, in the smallest unit of the currency"
         )
-    if not lines:
-        typer.echo("nothing answered yet")
 
 
 def _acknowledged(line: Earnings) -> list[str]:

@@ -43,8 +43,7 @@ def init(
         say(_next(_example(places or [Path()])))
         return
     from databazaar.config.discover import Wishes, discover, tables_at
-    from databazaar.config.template import template
-    from databazaar.config.written import written_market
+    from databazaar.config.template import template, written_market
 
     files = tables_at([*(places or []), *([own] if own else [])])
     if not files:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 INTERRUPTED = 130
 
@@ -25,28 +25,27 @@ def _interrupt(*_: object) -> None:
 
 
 @contextmanager
-def ending_on_interrupts() -> Iterator[None]:
+def _on_interrupt(handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ending_on_interrupts() -> AbstractContextManager[None]:
     """Ctrl-C ends the program at once, with one sentence: an exception would be lost among half-made modules."""
-    before = signal.signal(signal.SIGINT, _end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return _on_interrupt(_end)
 
 
-@contextmanager
-def catching_interrupts() -> Iterator[None]:
+def catching_interrupts() -> AbstractContextManager[None]:
     """Turns Ctrl-C into `InterruptedByUser` while a command runs."""
-    before = signal.signal(signal.SIGINT, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return _on_interrupt(_interrupt)
 
 
 @contextmanager
 def if_interrupted(what_is_left: str) -> Iterator[None]:
-    """What to say to whoever interrupts the command here; it ends with the usual exit code."""
+    """What is said where the command is interrupted here; it ends with the usual exit code."""
     import typer
 
     from databazaar.cli.screen import say

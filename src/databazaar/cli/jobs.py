@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from databazaar.cli import connecting, requests
-from databazaar.cli.examples import example
+from databazaar.cli.connecting import AsJson
+from databazaar.cli.examples import example, unset
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
@@ -28,7 +30,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 
 
 class What(StrEnum):
@@ -39,10 +40,12 @@ class What(StrEnum):
 
 
 def _tell(job: JobSummary, hub: Hub, as_json: bool) -> None:
-    if as_json:
-        connecting.print_json(job)
-    else:
-        say(line(job, _currency(hub)))
+    connecting.answer(job, as_json, _job_lines(hub, [job]))
+
+
+def _job_lines(hub: Hub, found: Iterable[JobSummary]) -> Iterator[str]:
+    currency = _currency(hub)
+    yield from (line(job, currency) for job in found)
 
 
 def _currency(hub: Hub) -> Currency:
@@ -100,7 +103,8 @@ def show(
         if job_id is None:
             _list(hub, as_json)
         elif quote:
-            _quote(hub, job_id, as_json)
+            found = hub.quote(job_id)
+            connecting.answer(found, as_json, quoted(found, _currency(hub)))
         elif follow:
             _watch(hub, job_id, since, as_json)
         else:
@@ -109,30 +113,25 @@ def show(
 
 def _list(hub: Hub, as_json: bool) -> None:
     found = list(hub.jobs())
-    if as_json:
-        connecting.print_json(found)
-        return
-    currency = _currency(hub)
-    for job in found:
-        say(line(job, currency))
-    if not found:
-        say("no jobs yet: `bazaar jobs submit market.toml` makes one")
+    none = ["no jobs yet: `bazaar jobs submit market.toml` makes one"]
+    connecting.answer(found, as_json, chain(_job_lines(hub, found), none if not found else ()))
 
 
 def _show(hub: Hub, job_id: str, as_json: bool) -> None:
     job = hub.job(job_id)
     events, contracts = hub.events(job_id), list(hub.contracts(job_id))
-    if as_json:
-        connecting.print_json({"job": job, "events": events, "contracts": contracts})
-        return
-    currency = _currency(hub)
-    say(line(job, currency))
-    for contract in contracts:
-        reason = f": {contract.reason}" if contract.reason else ""
-        paid = "" if contract.paid is None else f"  {contract.accesses} accesses, {currency.format(contract.paid)}"
-        say(f"  {contract.offer}  {currency.format(contract.price)}  {contract.state}{reason}{paid}")
-    for event in events:
-        say(f"  {event.at:%Y-%m-%dT%H:%M:%S}  {event.state}  {event.detail}".rstrip())
+
+    def lines() -> Iterator[str]:
+        currency = _currency(hub)
+        yield line(job, currency)
+        for contract in contracts:
+            reason = f": {contract.reason}" if contract.reason else ""
+            paid = "" if contract.paid is None else f"  {contract.accesses} accesses, {currency.format(contract.paid)}"
+            yield f"  {contract.offer}  {currency.format(contract.price)}  {contract.state}{reason}{paid}"
+        for event in events:
+            yield f"  {event.at:%Y-%m-%dT%H:%M:%S}  {event.state}  {event.detail}".rstrip()
+
+    connecting.answer({"job": job, "events": events, "contracts": contracts}, as_json, lines())
 
 
 @app.command(
@@ -174,15 +173,6 @@ def _submitted(hub: Hub, job_id: str) -> JobSummary:
     except HubError as refused:
         kept = f"`bazaar jobs submit {job_id}` asks again, and `bazaar jobs stop {job_id}` gives it up"
         raise BazaarError(f"{refused}; the draft {job_id} is kept: {kept}") from None
-
-
-def _quote(hub: Hub, job_id: str, as_json: bool) -> None:
-    found = hub.quote(job_id)
-    if as_json:
-        connecting.print_json(found)
-        return
-    for told in quoted(found, _currency(hub)):
-        say(told)
 
 
 def quoted(found: Quote, currency: Currency) -> Iterator[str]:
@@ -258,9 +248,9 @@ def download(
 @app.command(epilog=example("bazaar jobs run 3f0c… --holdout own.csv"))
 def run(
     job_id: JobId,
-    holdout: Annotated[Path | None, typer.Option(help="Your hold-out.", show_default=False)] = None,
-    train: Annotated[Path | None, typer.Option(help="Rows to start from.", show_default=False)] = None,
-    audit: Annotated[Path | None, typer.Option(help="Rows to audit by.", show_default=False)] = None,
+    holdout: Annotated[Path | None, unset("Your hold-out.")] = None,
+    train: Annotated[Path | None, unset("Rows to start from.")] = None,
+    audit: Annotated[Path | None, unset("Rows to audit by.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/JOB")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the report's path.")] = False,
     as_json: AsJson = False,

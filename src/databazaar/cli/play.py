@@ -15,22 +15,21 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
 from databazaar.cli.interrupts import if_interrupted
-from databazaar.cli.run_tables import group_table, payout_table, worth_table
+from databazaar.cli.run_tables import payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
 from databazaar.cli.statements import everybody_in_a_statement
-from databazaar.config.estimate import estimate
+from databazaar.config.check import estimate
 from databazaar.config.jobs import Job, from_recipe, is_recipe_of
-from databazaar.config.playing import Playing, begun, is_over, resumed
+from databazaar.config.playing import Playing, begun, in_words, is_over, resumed
 from databazaar.display import shown
 from databazaar.errors import BazaarError
 from databazaar.federation.payloads import overheard
 from databazaar.ledger.rulebook import NOBODY_ANSWERED
 from databazaar.market.run import Progress
 from databazaar.money import Currency
-from databazaar.reports import statement_dict
+from databazaar.reports.statement import statement_dict
 from databazaar.reports.written import write_report
 from databazaar.runs.closing import close_run
-from databazaar.runs.environment import in_words
 from databazaar.runs.folder import RunFolder, is_unfinished
 from databazaar.runs.report import Report
 
@@ -165,7 +164,6 @@ def show(folder: RunFolder, output: Output, notes: dict[str, str] | None = None)
         screen = console()
         screen.print(payout_table(report, notes))
         if report.lines.many:
-            screen.print(group_table(report))
             say(f"bazaar show {folder.path} statement --csv has {everybody_in_a_statement(report)}")
         if report.worth is not None:
             screen.print(worth_table(report.worth))

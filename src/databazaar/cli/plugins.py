@@ -12,26 +12,34 @@ from databazaar.errors import BazaarError
 GROUP = "databazaar.commands"
 """An entry point here is a function that takes the Typer app and adds a command to it."""
 
+BESIDE = {
+    "attack": "Lets a provider play against the market. It is not installed here.",
+    "reproduce": "The paper's evaluation. It is not installed here.",
+}
+"""Commands of the package beside the library, in `experiments/`, and their help where it is not installed."""
+
 ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Adds what is installed; `reproduce`, which is ours but no part of the library, says where it is to be had."""
+    """Add the installed commands; those of the package beside the library that are missing say how to install it."""
     found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     for entry in found:
         try:
             entry.load()(app)
         except Exception as reason:  # whatever somebody else's package raises
             app.command(entry.name, context_settings=ANYTHING)(_broken(entry, reason))
-    if "reproduce" not in {entry.name for entry in found}:
-        app.command("reproduce", context_settings=ANYTHING)(_absent)
+    for name in BESIDE.keys() - {entry.name for entry in found}:
+        app.command(name, help=BESIDE[name], context_settings=ANYTHING)(_absent(name))
 
 
-def _absent() -> None:
-    """The paper's evaluation. It is not installed here."""
-    raise BazaarError(
-        "`reproduce` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
-    )
+def _absent(name: str) -> Callable[[], None]:
+    def command() -> None:
+        raise BazaarError(
+            f"`{name}` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
+        )
+
+    return command
 
 
 def _broken(entry: EntryPoint, reason: Exception) -> Callable[[], None]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from databazaar.cli import connecting
+from databazaar.cli.connecting import AsJson
+from databazaar.cli.examples import unset
 from databazaar.cli.screen import say
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from databazaar.client import Hub
     from databazaar.client.shapes import Contract
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 MODES = {
     "hosted": "hosted: the hub's arbiter gets your updates",
     "own": "own: your updates go to the consumer as they are",
@@ -37,10 +38,7 @@ def requests(
     ] = None,
     answer: Annotated[Answer | None, typer.Argument(help="Your answer to it.", show_default=False)] = None,
     reason: Annotated[str, typer.Option(help="Why; the consumer reads it.")] = "",
-    schema: Annotated[
-        Path | None,
-        typer.Option(help="Write the schema by which your site will be asked to this file.", show_default=False),
-    ] = None,
+    schema: Annotated[Path | None, unset("Write the schema by which your site will be asked to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """For a provider: who asks for your data, for what, and at which price; and your yes or no."""
@@ -63,15 +61,15 @@ def _show(hub: Hub, contract_id: str | None, as_json: bool) -> None:
     found = [contract for contract in hub.requests() if contract_id in (None, contract.id)]
     if contract_id is not None and not found:
         raise BazaarError(f"no request {contract_id} waits for you: `bazaar jobs requests` lists those that do")
-    if as_json:
-        connecting.print_json(found)
-        return
-    market = hub.market()
-    for contract in found:
-        for line in told(contract, Currency(market.currency, market.decimals)):
-            say(line)
-    if not found:
-        say("no request waits for you")
+
+    def lines() -> Iterator[str]:
+        market = hub.market()
+        for contract in found:
+            yield from told(contract, Currency(market.currency, market.decimals))
+        if not found:
+            yield "no request waits for you"
+
+    connecting.answer(found, as_json, lines())
 
 
 def told(contract: Contract, currency: Currency) -> Iterator[str]:

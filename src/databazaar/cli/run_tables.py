@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
+from databazaar.cli.screen import table
 from databazaar.display import shown
 from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.wording import count, percent
+from databazaar.reports.wording import count
+from databazaar.runs.explanation import Kind
 from databazaar.runs.report import Report
-from databazaar.runs.why import Kind
-from databazaar.runs.worth import Judged, Worth
+from databazaar.runs.worth import Worth
 
 WIDEST = 16
 MOST_LINES = 20
@@ -40,59 +39,33 @@ WHY: dict[Kind, str] = {
 def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked.
     Of many providers the best paid have a line, and all others one."""
-    table = Table(
-        title=Text(f"Who was paid what, in {shown(report.currency.name)}"), title_justify="left", box=SIMPLE_HEAD
-    )
-    table.add_column("provider", no_wrap=True)
+    lines, per_coin, amount = report.lines, PerCoin.of(report), report.currency.amount
     kept = {} if report.defended is None else {one.provider: one for one in report.defended.stands}
-    back = ("returned",) if report.closed else ("held", "returned")
-    for name in ("accesses", "pay", *(back if kept else ())):
-        table.add_column(name, justify="right", no_wrap=True)
-    per_coin = PerCoin.of(report)
-    if notes:
-        table.add_column("what it sells")
-    else:
-        table.add_column(f"gain per\n{shown(per_coin.unit, WIDEST)}", justify="right")
-        table.add_column("why so often")
-    lines = report.lines
-    places = lines.best_paid(MOST_LINES if lines.many else None, everybody=not lines.many)
+    back = () if not kept else ("returned",) if report.closed else ("held", "returned")
+    told = ("what it sells",) if notes else (f"gain per\n{shown(per_coin.unit, WIDEST)}", "why so often")
+    heads = ("provider", "accesses", "pay", *back, *told)
+    places, rows = lines.best_paid(MOST_LINES if lines.many else None, everybody=not lines.many), []
     for place in places:
         payout, one = report.payouts[place], report.brought[place]
         why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
-        amounts = [getattr(kept[payout.provider], name) for name in back] if kept else []
-        cells = (payout.provider, payout.accesses, *map(report.currency.amount, (payout.pay, *amounts)), *why)
-        table.add_row(*(Text(shown(cell)) for cell in cells))
+        amounts = [getattr(kept[payout.provider], name) for name in back]
+        rows.append((payout.provider, payout.accesses, *map(amount, (payout.pay, *amounts)), *why))
     if lines.many:
         others = lines.others(places, count(len(lines) - len(places), "other"))
-        table.add_row(others.title, str(others.accesses), report.currency.amount(others.pay))
-    return table
-
-
-def group_table(report: Report) -> Table:
-    """Everybody in groups, for markets of many providers."""
-    table = Table(title=Text("All providers, in groups"), title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("group", no_wrap=True)
-    for name in ("providers", "accesses", "failures", "pay", "of spend"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for group in (*report.lines.groups, report.lines.whole):
-        counts = (group.providers, group.accesses, group.failures)
-        money = report.currency.amount(group.pay), percent(group.pay, report.spent)
-        table.add_row(group.title, *(f"{one:,}" for one in counts), *money)
-    return table
+        rows.append((others.title, others.accesses, amount(others.pay)))
+    last = len(heads) - 1
+    wrapped = range(last + 1 - len(told), last + 1)
+    return table(heads, rows, f"Who was paid what, in {report.currency.name}", words=(0, last), wrapped=wrapped)
 
 
 def worth_table(worth: Worth) -> Table:
     """The bought model beside what there could have been, on the audit rows."""
-    table = Table(title=f"Was it worth it? On {worth.rows:,} audit rows", title_justify="left", box=SIMPLE_HEAD)
     names = [name for name in worth.bought.metrics if name != "brier"]  # a terminal has 80 columns
-    table.add_column("", no_wrap=True)
-    for name in (*(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}"):
-        table.add_column(name, justify="right")
+    heads = ("", *(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}")
+    rows = []
     for judged in (worth.bought, *worth.others):
         cells = [f"{judged.metrics[name]:.4f}" if math.isfinite(judged.metrics[name]) else "–" for name in names]
-        table.add_row(*(Text(shown(cell)) for cell in (judged.title, *cells, _ahead(judged))))
-    return table
-
-
-def _ahead(judged: Judged) -> str:
-    return "" if judged.ahead is None or judged.error is None else f"{judged.ahead:+.4f} ± {judged.error:.4f}"
+        known = judged.ahead is not None and judged.error is not None
+        rows.append((judged.title, *cells, f"{judged.ahead:+.4f} ± {judged.error:.4f}" if known else ""))
+    title = f"Was it worth it? On {worth.rows:,} audit rows"
+    return table(heads, rows, title, wrapped=range(1, len(heads)))

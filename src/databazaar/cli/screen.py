@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOBase
 from typing import TextIO
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from databazaar.display import shown, shown_lines
 
 LONGEST = 4000
 """A sentence is cut here, whatever stands in it."""
+LONGEST_CELL = 120
 
 
 class Screen(TextIOBase):
@@ -74,6 +78,30 @@ def console(stderr: bool = False, quiet: bool = False) -> Console:
     made = Console(file=file, markup=False, emoji=False, highlight=False, quiet=quiet)
     made.push_render_hook(_Shown())
     return made
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    words: Collection[int] = (0,),
+    wrapped: Collection[int] = (),
+) -> Table:
+    """A table whose cells are shown as they are: columns of `words` stand on the left, those `wrapped` may break."""
+    made = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for place, head in enumerate(heads):
+        head = "\n".join(shown(line, LONGEST_CELL) for line in head.split("\n"))
+        made.add_column(Text(head), justify="left" if place in words else "right", no_wrap=place not in wrapped)
+    for row in rows:
+        made.add_row(*(Text(shown(cell, LONGEST_CELL)) for cell in row))
+    return made
+
+
+def print_lines(head: str, sentences: Iterable[str]) -> None:
+    """A list with its head, where there is anything to list."""
+    lines = [f"- {sentence}" for sentence in sentences]
+    for line in [head, *lines, ""] if lines else []:
+        say(line)
 
 
 def say(text: object, err: bool = False) -> None:

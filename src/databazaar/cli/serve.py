@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databazaar.cli.examples import example
+from databazaar.cli.examples import example, unset
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
@@ -29,18 +29,9 @@ app = typer.Typer(
 HERE = "http://127.0.0.1:8000"
 BROKEN = 1
 Home = Annotated[Path, typer.Option(help="The hub's folder: uploaded files, jobs, keys; its owner's alone.")]
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        metavar="URL",
-        help="postgresql://USER@HOST/NAME. Default: $BAZAAR_DATABASE, or SQLite in the hub's folder.",
-        show_default=False,
-    ),
-]
-Address = Annotated[
-    str | None, typer.Option(help=f"What people type. Default: {HERE}, with your port.", show_default=False)
-]
+_DATABASE = "postgresql://USER@HOST/NAME. Default: $BAZAAR_DATABASE, or SQLite in the hub's folder."
+Url = Annotated[str | None, unset(_DATABASE, "--database", metavar="URL")]
+Address = Annotated[str | None, unset(f"What people type. Default: {HERE}, with your port.")]
 
 
 @app.callback(
@@ -59,40 +50,25 @@ def serve(
     host: Annotated[str, typer.Option(help="The address of this machine to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at.")] = 8000,
     address: Address = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The certificate, for TLS.", show_default=False)] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key.", show_default=False)] = None,
-    proxy: Annotated[
-        str | None, typer.Option(help="A proxy that brings TLS: its address, which is believed.", show_default=False)
-    ] = None,
-    federation: Annotated[
-        Path | None, typer.Option(help="The operator's folder of a federation, for sites.", show_default=False)
-    ] = None,
-    runners: Annotated[
-        int | None, typer.Option(min=0, help="Jobs at once. Default: one for each core.", show_default=False)
-    ] = None,
+    tls_cert: Annotated[Path | None, unset("The certificate, for TLS.")] = None,
+    tls_key: Annotated[Path | None, unset("Its key.")] = None,
+    proxy: Annotated[str | None, unset("A proxy that brings TLS: its address, which is believed.")] = None,
+    federation: Annotated[Path | None, unset("The operator's folder of a federation, for sites.")] = None,
+    runners: Annotated[int | None, unset("Jobs at once. Default: one for each core.", min=0)] = None,
     quota: Annotated[float, typer.Option(min=0, help="GiB of files that an organisation may keep.")] = 10.0,
     table_memory: Annotated[
         float, typer.Option(min=0.25, help="GiB that one uploaded table may take while it is read; 3 are at once.")
     ] = 2.0,
     connections: Annotated[int, typer.Option(min=10, help="Connections at once; 200 from one address.")] = 1000,
     keep_days: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Days after which the files of a job that is over are deleted. Default: never.",
-            show_default=False,
-        ),
+        int | None, unset("Days after which the files of a job that is over are deleted. Default: never.", min=0)
     ] = None,
     most_visits: Annotated[
         int, typer.Option(min=32, help="Row visits that a job may ask of one provider in one round.")
     ] = 50_000_000,
     cash: Annotated[str, typer.Option(help="Who confirms deposits and payouts: manual, or test.")] = "manual",
-    oidc_issuer: Annotated[
-        str | None, typer.Option(help="An identity provider to sign in at.", show_default=False)
-    ] = None,
-    oidc_client: Annotated[
-        str | None, typer.Option(help="The hub's name there; its secret: $BAZAAR_OIDC_SECRET.", show_default=False)
-    ] = None,
+    oidc_issuer: Annotated[str | None, unset("An identity provider to sign in at.")] = None,
+    oidc_client: Annotated[str | None, unset("The hub's name there; its secret: $BAZAAR_OIDC_SECRET.")] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A market with everybody in it, in a new folder.")] = False,
 ) -> None:
     """Serves the market: pages for people, /v1 for programs, and the jobs themselves. It needs no other server."""
@@ -142,9 +118,7 @@ def upgrade(home: Home = Path("hub"), database: Url = None) -> None:
 @app.command(epilog=example("bazaar serve operator ann@example.org --market 'Harbour market' --currency EUR"))
 def operator(
     email: Annotated[str, typer.Argument(help="The e-mail address of its first person.", show_default=False)],
-    market: Annotated[
-        str | None, typer.Option(help="The market's name, if there is none yet.", show_default=False)
-    ] = None,
+    market: Annotated[str | None, unset("The market's name, if there is none yet.")] = None,
     currency: Annotated[str, typer.Option(help="The market's currency, if there is none yet.")] = "EUR",
     decimals: Annotated[int, typer.Option(min=0, max=4, help="Its digits after the decimal point.")] = 2,
     name: Annotated[str, typer.Option(help="The name of the organisation that operates it.")] = "Operator",
@@ -159,9 +133,9 @@ def operator(
         from sqlalchemy import select
 
         from databazaar.service import members
+        from databazaar.service.credentials import link_for
         from databazaar.service.database.tables import Person
         from databazaar.service.errors import ConflictError, MissingError
-        from databazaar.service.members.links import link_for
 
         with opened.begin() as session:
             person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
@@ -191,11 +165,11 @@ def rotate_key(home: Home = Path("hub")) -> None:
     """A new key for the hub to sign receipts with. The old one stays published, so that its receipts can be checked."""
     need_packages()
     _need_hub(home, None)
-    from databazaar.service.journal import keys
+    from databazaar.service import receipts
     from databazaar.service.settings import Settings
 
     settings = Settings(home=home.absolute())
-    new = keys.rotate(settings)
+    new = receipts.rotate(settings)
     say(f"receipts are signed with {new.public} from now on; keep a copy of {settings.keys}")
 
 

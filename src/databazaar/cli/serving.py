@@ -107,10 +107,10 @@ def serve(
     from databazaar.service.http.app import create_app
     from databazaar.service.http.connections import Listener, server_of
     from databazaar.service.http.logs import write_logs
-    from databazaar.service.hub.alone import Alone
+    from databazaar.service.hub.lock import HubLock
 
     if settings.runners > 0:
-        Alone(settings, database).release()  # a second hub is told so here: where uvicorn starts it is a traceback
+        HubLock(settings, database).release()  # a second hub is told so here: where uvicorn starts it is a traceback
     links = make_demo(settings, database) if demo else []
     with database.read() as session:
         market = members.market(session)

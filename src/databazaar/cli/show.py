@@ -19,7 +19,7 @@ EXAMPLES = (
     "bazaar show runs/fraud",
     "bazaar show runs/fraud report --out fraud.html",
     "bazaar show runs/fraud statement",
-    "bazaar show runs/fraud statement --csv --all > everybody.csv",
+    "bazaar show runs/fraud statement --csv > everybody.csv",
     "bazaar show runs/fraud statement --provider harbour-bank --json",
     "bazaar show runs/fraud statement --out statements",
 )
@@ -51,14 +51,11 @@ def show(
             show_default=False,
         ),
     ] = None,
-    everybody: Annotated[
-        bool, typer.Option("--all", help="A statement with a line for everybody, also in a large market.")
-    ] = False,
     ledger: Database = None,
 ) -> None:
     """Shows a run: its outcome, its report (one HTML file that opens offline, and the same figures as PNG), or the
     settled revenue statement, which of an unfinished run is that so far."""
-    given = {"--json": as_json, "--csv": as_csv, "--provider": provider, "--out": out, "--all": everybody}
+    given = {"--json": as_json, "--csv": as_csv, "--provider": provider, "--out": out}
     for option, value in given.items():
         if value and option not in OPTIONS.get(view, given):
             raise BazaarError(f"the {view} has no {option}: omit it, or give another view, such as `statement`")
@@ -75,12 +72,10 @@ def show(
         run.need_rules()
         play.show(run, play.Output(False, as_json))
     else:
-        _statement(run, as_json, as_csv, provider, out, everybody)
+        _statement(run, as_json, as_csv, provider, out)
 
 
-def _statement(
-    run: RunFolder, as_json: bool, as_csv: bool, provider: str | None, out: Path | None, everybody: bool
-) -> None:
+def _statement(run: RunFolder, as_json: bool, as_csv: bool, provider: str | None, out: Path | None) -> None:
     from databazaar.cli import statements
 
     if as_json and as_csv:
@@ -91,8 +86,8 @@ def _statement(
     if not settled.closed and (as_csv or out is not None):
         typer.echo(f"bazaar: note: {statements.UNFINISHED}", err=True)  # a CSV has no place for it
     if out is not None:
-        say(statements.write_all(settled, out, everybody))
+        say(statements.write_all(settled, out))
     elif provider is not None:
         typer.echo(statements.one(settled, provider, as_csv), nl=False)
     else:
-        typer.echo(statements.everyone(settled, as_json, as_csv, everybody), nl=False)
+        typer.echo(statements.everyone(settled, as_json, as_csv), nl=False)

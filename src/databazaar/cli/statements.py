@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.ledger.rounds import Round
-from databazaar.reports import save_png, statement_csv, statement_dict
 from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.defence_statement import own_defence
-from databazaar.reports.statement import heading, stated, table_csv
+from databazaar.reports.figures import save_png
+from databazaar.reports.statement import heading, stated, statement_csv, statement_dict, table_csv
 from databazaar.reports.wording import count
-from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
+from databazaar.runs.payouts import MOST_NAMED, MOST_STATED
 from databazaar.runs.report import Report
 
 LONGEST_NAME = 80
@@ -30,24 +29,24 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", 
 UNFINISHED = "this run is not finished: nothing in this statement is final"
 
 
-def everyone(report: Report, as_json: bool, as_csv: bool, everybody: bool = False) -> str:
-    """The statement for all. In a large market `everybody` has a line of its own only if that is asked for."""
+def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
+    """The statement for all; in a large market the best paid have a line each."""
     if as_json:
-        return json.dumps(statement_dict(report, everybody)) + "\n"
+        return json.dumps(statement_dict(report)) + "\n"
     if as_csv:
-        return statement_csv(report, everybody)
+        return statement_csv(report)
     lines, money = report.lines, report.currency.format
-    named = everybody or not lines.many
-    places = lines.best_paid(None if named else MOST_NAMED, everybody=named)
+    places = lines.best_paid(MOST_NAMED if lines.many else None, everybody=not lines.many)
     told = [(shown(lines.ids[place]), int(lines.accesses[place]), int(lines.pay[place])) for place in places]
-    if not named:
-        told += [(group.title, group.accesses, group.pay) for group in _groups(report, places)]
+    if lines.many:
+        others = lines.others(places, count(len(lines) - len(places), "other"))
+        told.append((others.title, others.accesses, others.pay))
     width = max(len(name) for name, _, _ in told)
     written = [
         *_heading(report),
         *(f"{name:<{width}}  {accesses:>8} accesses  {money(pay):>16}" for name, accesses, pay in told),
     ]
-    if not named:
+    if lines.many:
         written.append(f"--csv has {everybody_in_a_statement(report)}")
     if report.defended is not None:
         written += [line for line in (report.defended.summary, report.defended.blind) if line]
@@ -58,20 +57,11 @@ def everyone(report: Report, as_json: bool, as_csv: bool, everybody: bool = Fals
     return "".join(f"{shown(line, None)}\n" for line in written)
 
 
-def _groups(report: Report, named: Sequence[int]) -> list[Group]:
-    """All others together, and then everybody in groups."""
-    lines = report.lines
-    others = lines.others(named, count(len(lines) - len(named), "other"))
-    whole = replace(lines.whole, title=f"all {count(len(lines), 'provider')}")
-    groups = [replace(one, title=f"{count(one.providers, 'provider')}: {one.title}") for one in lines.groups]
-    return [others, whole, *groups]
-
-
 def everybody_in_a_statement(report: Report) -> str:
     """Whom a statement for programs lists, in words."""
     if len(report.lines) <= MOST_STATED:
         return "everybody"
-    return f"all {count(len(report.lines.asked), 'provider')} who were asked, and with --all also who was not"
+    return f"all {count(len(report.lines.asked), 'provider')} who were asked"
 
 
 def _heading(report: Report) -> list[str]:
@@ -134,14 +124,14 @@ def _rounds_of(report: Report, place: int) -> list[Round]:
     return [columns[round] for round in np.unique(columns.when[columns.providers == place]).tolist()]
 
 
-def write_all(report: Report, out: Path, everybody: bool = False) -> str:
+def write_all(report: Report, out: Path) -> str:
     """statement.csv and statement.json for everybody, and one of each for every provider, or as `stated`; and a figure
     of the evidence for those against whom a defence has found anything."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
-    write_whole(out / "statement.csv", statement_csv(report, everybody).encode())
-    write_whole(out / "statement.json", json.dumps(statement_dict(report, everybody), indent=2).encode())
-    providers = [report.lines.ids[place] for place in sorted(stated(report, everybody))]
+    write_whole(out / "statement.csv", statement_csv(report).encode())
+    write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    providers = [report.lines.ids[place] for place in sorted(stated(report))]
     for provider, name in zip(providers, file_names(providers), strict=True):
         statement = provider_dict(report, provider)
         write_whole(out / f"{name}.csv", _csv(report, statement).encode())
@@ -174,33 +164,22 @@ def file_names(providers: Sequence[str]) -> list[str]:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    """One line an access; with a defence, also one for every time that held-back pay was settled, so that the column
-    `paid` sums to the pay."""
-    if "defence" not in statement:
-        columns = ["round", "draw", "paid", "paid_amount", "failure", "failure_text", "why"]
-        return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
-    columns = ["round", "draw", "paid", "paid_amount", "held", "held_amount", "what", "failure", "failure_text", "why"]
+    """One line an access; with a defence, also one for every time that held-back pay was settled: `paid` sums to the
+    pay."""
+    held = ["held", "held_amount", "what"] if "defence" in statement else []
+    columns = ["round", "draw", "paid", "paid_amount", *held, "failure", "failure_text", "why"]
     lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
-    return table_csv(report, columns, [*lines, *_freed(report, statement)])
-
-
-def _freed(report: Report, statement: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line for every time that held-back pay was settled: it is held no more, and paid where it was released."""
-    lines, amount = [], report.currency.amount
-    for one in statement["defence"]["settlements"]:
+    amount = report.currency.amount
+    for one in statement["defence"]["settlements"] if held else ():
         paid = one["amount"] if one["released"] else 0
-        lines.append(
-            {
-                "round": "" if one["round"] is None else one["round"],
-                "draw": "",
-                "what": "release" if one["released"] else "return",
-                "paid": paid,
-                "paid_amount": amount(paid),
-                "held": -one["amount"],
-                "held_amount": amount(-one["amount"]),
-                "failure": "",
-                "failure_text": "",
-                "why": one["why"],
-            }
-        )
-    return lines
+        settled = {
+            "round": "" if one["round"] is None else one["round"],
+            "what": "release" if one["released"] else "return",
+            "paid": paid,
+            "paid_amount": amount(paid),
+            "held": -one["amount"],
+            "held_amount": amount(-one["amount"]),
+            "why": one["why"],
+        }
+        lines.append({**dict.fromkeys(columns, ""), **settled})
+    return table_csv(report, columns, lines)

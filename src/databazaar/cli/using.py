@@ -55,7 +55,7 @@ def predict(
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise BazaarError(f"--out {out}: write to a .csv or a .parquet file")
     from databazaar.files import write_whole
-    from databazaar.runs.finished import load
+    from databazaar.runs.trained import load
 
     trained = load(folder)
     frame = _read(trained, table)
@@ -106,7 +106,7 @@ def evaluate(
     from databazaar.files import write_whole
     from databazaar.reports.figures import save_png
     from databazaar.reports.quality_figures import draw_quality
-    from databazaar.runs.finished import load
+    from databazaar.runs.trained import load
 
     trained = load(folder)
     frame = _read(trained, table)
@@ -155,8 +155,8 @@ def export(
     out: Annotated[Path | None, typer.Option(help="The ONNX file.  [default: RUN/model.onnx]")] = None,
 ) -> None:
     """Writes the bought model as ONNX: encoded features in, answers out. The preprocessing stays in schema.json."""
-    from databazaar.runs.finished import load
     from databazaar.runs.onnx import export_onnx
+    from databazaar.runs.trained import load
 
     path = folder / "model.onnx" if out is None else out
     difference = export_onnx(load(folder), path)

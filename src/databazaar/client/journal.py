@@ -6,16 +6,14 @@ says behind its hash (`content`): it shows that the chain is the same for all, a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring as _quoted
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from databazaar.canonical import GENESIS, canonical, chained, digest_of
 from databazaar.errors import LedgerError, UncheckableError
-from databazaar.ledger.chain import GENESIS, canonical
 
 SOURCE = {"deposit": "outside", "fund": "cash", "close": "escrow", "payout": "earned", "withdraw": "cash"}
 """Which sort of account each kind of entry takes money from, …"""
@@ -46,11 +44,7 @@ class Entry(NamedTuple):
     @property
     def content(self) -> str:
         """The hash of all but the hash, as canonical JSON. The salt keeps others from guessing it."""
-        moved = ",".join([f"{_quoted(account)}:{amount}" for account, amount in sorted(self.postings.items())])
-        body = canonical(self.body) if self.body else "{}"
-        job = "null" if self.job is None else _quoted(self.job)
-        text = f"[{self.seq},{_quoted(self.kind)},{_quoted(self.key)},{job},{_quoted(self.at)},{{{moved}}},{body},"
-        return hashlib.sha256(f"{text}{_quoted(self.salt)}]".encode()).hexdigest()
+        return digest_of(self[:8])
 
     def __str__(self) -> str:
         return f"entry {self.seq} ({self.key})"
@@ -65,11 +59,6 @@ class Hidden(NamedTuple):
 
     def __str__(self) -> str:
         return f"entry {self.seq}"
-
-
-def sealed(previous: str, content: str) -> str:
-    """The hash of an entry: that of the one before it, and of what it says."""
-    return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
 
 
 def fault_of(kind: str, key: str, job: str | None, postings: Mapping[str, int]) -> str | None:
@@ -123,7 +112,7 @@ class Replay:
         """Why the entry does not follow from those before it; None where it does."""
         if entry.seq != self.seq + 1:
             return f"{entry} comes where entry {self.seq + 1} is due: entries were removed or moved"
-        if entry.hash != sealed(self.head, entry.content):
+        if entry.hash != chained(self.head, entry.content):
             return f"{entry} does not follow from the entries before it: it was changed"
         if isinstance(entry, Entry) and (fault := self._move(entry)):
             return f"{entry} should not be there: {fault}"

@@ -145,8 +145,8 @@ def in_steps(entries: Sequence[Entry], most: int) -> list[Sequence[Entry]]:
     parts, begin = [], 0
     for at, entry in enumerate(entries):
         last = at + 1 == len(entries)
-        whole = entry.kind == "open" or (entry.kind == "reserve" and not last and entries[at + 1].kind != "reserve")
-        if last or (whole and (at + 1 - begin >= most or entry.kind == "open")):
+        whole = entry.opens or (entry.reserves and not last and not entries[at + 1].reserves)
+        if last or (whole and (at + 1 - begin >= most or entry.opens)):
             parts.append(entries[begin : at + 1])
             begin = at + 1
     return parts

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from databazaar.canonical import statement
 from databazaar.client.journal import Entry, Hidden, checked
 from databazaar.errors import LedgerError
-from databazaar.ledger.chain import canonical
 
 FIELDS = (
     "market",
@@ -33,17 +33,16 @@ FIELDS = (
 )
 """What a receipt's body says: `provider` and `offer` are slugs, `version` the hash of the data (None for a site's),
 `paid` is in minor units of `currency`, which has so many `decimals`, `key` is the public key that it is signed with."""
-_PURPOSE, _NEXT = b"databazaar receipt\n", b"databazaar next key\n"
 
 
 def signed_bytes(body: Mapping[str, Any]) -> bytes:
-    """What is signed of a body: its canonical JSON, for this purpose alone."""
-    return _PURPOSE + canonical(dict(body)).encode()
+    """What is signed of a body."""
+    return statement("hub-receipt", body)
 
 
 def next_key_bytes(key: str, following: str, until: str) -> bytes:
     """What a key signs of the one that takes its place."""
-    return _NEXT + canonical({"key": key, "next": following, "until": until}).encode()
+    return statement("hub-next-key", {"key": key, "next": following, "until": until})
 
 
 def keys_of(published: Mapping[str, Any]) -> list[str]:

@@ -371,7 +371,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Receipt:
-    """`signature` is the hub's, by Ed25519 over the canonical JSON of `body`."""
+    """`signature` is the hub's, by Ed25519 over the canonical JSON of `body` with its kind, "hub-receipt"."""
 
     id: str
     contract_id: str

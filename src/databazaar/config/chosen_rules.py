@@ -26,12 +26,8 @@ from databazaar.settings import (
 
 if TYPE_CHECKING:
     from databazaar.config.market_file import MarketFile
-    from databazaar.models import Model
     from databazaar.oracles import Oracle
     from databazaar.payments import Payment
-    from databazaar.samplers import Sampler
-    from databazaar.stops import Stop
-    from databazaar.utilities import Utility
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Chosen:
     registry: Registry = field(compare=False, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        return {"kind": self.kind, **plain_all(self.settings)}
+        return {"kind": self.kind, **{name: plain(value) for name, value in self.settings.items()}}
 
     def build(self, facts: MarketFacts) -> Any:
         from_market = getattr(self.registry.find(self.kind), "from_market", None)
@@ -63,10 +59,6 @@ class Chosen:
             text = " ".join(str(error).split())[:200]
             return f"{self.kind!r}: {text or type(error).__name__}: correct its settings"
         return None
-
-
-def plain_all(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in settings.items()}
 
 
 def chosen(registry: Registry, default: str, help: str) -> Any:
@@ -155,22 +147,6 @@ def _unknown(registry: Registry, kind: str, place: str, name: str, known: list[s
     return f'{place} is for kind = {wanted} and {section}.kind = "{kind}": remove {name} or change the kind'
 
 
-def sampler_of(market: MarketFile) -> Sampler:
-    """Who decides whom to ask."""
-    sampler: Sampler = market.sampler.build(market.facts())
-    return sampler
-
-
-def stops_of(market: MarketFile) -> tuple[Stop, ...]:
-    """The stops beside those of every run."""
-    return tuple(stop.build(market.facts()) for stop in market.stops)
-
-
-def utility_of(market: MarketFile) -> Utility:
-    utility: Utility = market.utility.build(market.facts())
-    return utility
-
-
 def oracle_of(market: MarketFile) -> Oracle:
     """How providers answer whose data are here."""
     settings, every = dict(market.oracle.settings), market.training.halve_every
@@ -189,17 +165,10 @@ def oracle_settings(market: MarketFile) -> dict[str, Any]:
     return {**plain(LocalSGD()), **market.oracle.plain()}
 
 
-def model_of(market: MarketFile) -> Model:
-    """The model's settings, of which it is built once the tables are read."""
-    model: Model = market.model.build(market.facts())
-    return model
-
-
 def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment:
-    """The payment. `rows` counts those of each provider, where that is paid by the row."""
+    """The payment. `rows` counts those of each provider, where that is paid by the rows that an ask learns from."""
 
     def rows_of_an_access() -> list[int]:
-        """How many of its rows a local provider learns from when it is asked."""
         oracle = oracle_of(market)
         return [int((oracle.batches(count, key=0) >= 0).sum()) for count in rows()]
 

@@ -7,11 +7,20 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
-from databazaar.config.guesses import Ask, guess_target, guess_task, unused_columns
-from databazaar.config.names import provider_ids, stem_of, table_suffix, writable
+from databazaar.config.guesses import (
+    Ask,
+    guess_target,
+    guess_task,
+    provider_ids,
+    stem_of,
+    table_suffix,
+    unused_columns,
+    writable,
+)
 from databazaar.data.columns import listed, suggestion
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.tables import read_table
@@ -130,8 +139,7 @@ def consumer_files(files: Sequence[Path], wishes: Wishes) -> tuple[Path, Path | 
     raise BazaarError(f"{problem}, of {listed(names)}: say which with `--own FILE`")
 
 
-@dataclass(frozen=True)
-class _Market:
+class _Market(NamedTuple):
     target: str
     features: tuple[str, ...] | None
     providers: list[Path]

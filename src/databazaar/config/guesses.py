@@ -1,22 +1,26 @@
-"""What a table tells of itself: the column to predict, whether that is a class or a number, and what is no feature."""
+"""What files and tables tell of themselves: names for market.toml, the column to predict, and what is no feature."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pandas as pd
 from pandas.api import types
 
-from databazaar.config.names import writable
 from databazaar.data.columns import Column, kind_of, listed, plain
 from databazaar.data.holdout import LeftOut, fit_column
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.signs import distinct, holds_written_numbers, is_identifier
+from databazaar.data.tables import SUFFIXES
 from databazaar.errors import BazaarError
 
 Ask = Callable[[str, Sequence[str]], str]
 """Asks a person one question that has these answers."""
+LONGEST_ID, LONGEST_NAME = 60, 200
 FEW = 20
 """So many different values, at most, are classes."""
 _SAYS_SO = {"target", "label", "labels", "class", "y", "outcome", "response"}
@@ -97,3 +101,39 @@ def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
     if unused:
         unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}
     return unused
+
+
+def table_suffix(path: Path) -> str | None:
+    """How the name says that a file is a table: ".csv.gz" for north.csv.gz."""
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
+def stem_of(path: Path) -> str:
+    """The name without what says that it is a table.
+
+    >>> stem_of(Path("data/north.2024.csv.gz"))
+    'north.2024'
+    """
+    return path.name[: -len(suffix)] if (suffix := table_suffix(path)) else path.stem
+
+
+def provider_ids(paths: Iterable[Path]) -> list[str]:
+    """An id for each file: its name in small letters, with a number where two would be alike.
+
+    >>> provider_ids([Path("Bank North.csv"), Path("bank-north.parquet"), Path("?.csv")])
+    ['bank-north', 'bank-north-2', 'provider']
+    """
+    ids: list[str] = []
+    taken: set[str] = set()
+    for path in paths:
+        plain = unicodedata.normalize("NFKC", stem_of(path)).casefold()
+        plain = re.sub(r"[^\w.-]+", "-", plain)[:LONGEST_ID].strip("-._") or "provider"
+        choices = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+        ids.append(next(choice for choice in choices if choice not in taken))
+        taken.add(ids[-1])
+    return ids
+
+
+def writable(name: str) -> bool:
+    """Whether market.toml can hold a name: visible, without spaces around it, not too long."""
+    return name == name.strip() and bool(name) and name.isprintable() and len(name) <= LONGEST_NAME

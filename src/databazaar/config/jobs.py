@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,22 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import Aggregator
-from databazaar.config.chosen_rules import (
-    model_of,
-    oracle_of,
-    oracle_settings,
-    payment_of,
-    sampler_of,
-    stops_of,
-    utility_of,
-)
+from databazaar.config.chosen_rules import oracle_of, oracle_settings, payment_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
-from databazaar.config.market_data import MarketData, load_data
+from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
-from databazaar.config.market_tables import EncodedTable
-from databazaar.config.sections import FederationSettings
+from databazaar.config.sections import FederationSettings, ProviderSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
+from databazaar.data.reference import TableReference
 from databazaar.data.tables import Schema
 from databazaar.defence import Defence
 from databazaar.engines import make_engine
@@ -41,7 +32,7 @@ from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meanin
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
-from databazaar.runs.ledger_url import without_passwords
+from databazaar.runs.recipe import without_passwords
 from databazaar.samplers import Sampler, Thrifty
 from databazaar.settings import plain
 from databazaar.stops import Stop
@@ -53,11 +44,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """All that a run needs. Without an aggregator or a payment, the arbiter takes its own.
-
-    `recipe` is kept in the run's folder, and `from_recipe` reads it. `remarks` say what was left out of the files, and
-    `profile` tells the report's readers what the tables are like.
-    """
+    """All that a run needs. `recipe` is kept in the run's folder, and `from_recipe` reads it; `remarks` say what was
+    left out of the files."""
 
     title: str
     consumer: Consumer
@@ -70,7 +58,6 @@ class Job:
     aggregator: Aggregator | None = None
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
-    patience: int = 10
     defence: Defence = field(default_factory=Defence)
     notes: dict[str, str] | None = None
     remarks: tuple[str, ...] = ()
@@ -81,10 +68,7 @@ class Job:
     cluster: dict[str, Any] = field(default_factory=dict)
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
-        """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
-
-        With an engine that another arbiter of the job has, none is made.
-        """
+        """The arbiter, ready to run. Building it finds what is wrong with the job before anything is written."""
         return Arbiter(
             self.consumer,
             self.providers,
@@ -99,12 +83,11 @@ class Job:
         )
 
     def chosen_engine(self) -> str | Engine:
-        """The engine's name; or the engine, for whoever closes it, where a name does not say all of it."""
-        if self.federation is not None:
-            return self.federation.engine([p.id for p in self.providers])
-        if not self.cluster:
+        """The engine's name; or the engine, which the caller closes, where a name does not say all of it."""
+        settings = self.cluster if self.federation is None else {"federation": self.federation}
+        if not settings:
             return self.engine
-        return make_engine(self.engine, copy.deepcopy(self.consumer.task), self.providers, self.device, **self.cluster)
+        return make_engine(self.engine, self.consumer.task.copied(), self.providers, self.device, **settings)
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
@@ -114,8 +97,7 @@ class Job:
             "stops": self.stops or None,
             "defence": None if self.defence.off else self.defence,
         }
-        given = {name: rule for name, rule in chosen.items() if rule is not None}
-        return {**given, "patience": self.patience}
+        return {name: rule for name, rule in chosen.items() if rule is not None}
 
     @property
     def meaning(self) -> str:
@@ -159,6 +141,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
             price=p.price_minor,
             most_accesses=p.most_accesses,
             price_changes=p.changes_minor,
+            source=_reference(market, folder, data, p),
         )
         for p in market.providers
     ]
@@ -166,7 +149,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
         title=market.name,
         consumer=consumer,
         providers=providers,
-        sampler=sampler_of(market),
+        sampler=market.built("sampler"),
         seed=market.seed,
         engine=market.engine.kind,
         device=market.engine.device,
@@ -179,7 +162,10 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
             "ledger_url": market.ledger.url,
             "schema": data.schema.to_dict(),
         },
-        **_rules(market, providers),
+        aggregator=market.built("aggregator"),
+        payment=payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
+        stops=market.built("stops"),
+        defence=market.defence.chosen,
         remarks=data.remarks,
         profile=data.profile,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
@@ -188,15 +174,13 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
     )
 
 
-def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
-    """The rules beside the sampler."""
-    return {
-        "aggregator": market.aggregator.build(market.facts()),
-        "payment": payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
-        "stops": stops_of(market),
-        "patience": market.patience,
-        "defence": market.defence.chosen,
-    }
+def _reference(market: MarketFile, folder: Path, data: MarketData, provider: ProviderSettings) -> TableReference | None:
+    """The provider's table for those who read it themselves."""
+    if provider.file is None or provider.id not in data.providers:
+        return None
+    shape = market.built("model").shape(data.schema.width)
+    digest = data.digests[provider.file.as_posix()]
+    return TableReference(folder / provider.file, digest, market.data.format, data.schema, shape)
 
 
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
@@ -209,7 +193,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         task=FederatedJob.describe(
             kind=market.model.kind,
             inputs=_shaped(market, data.holdout)[0].shape[1:],
-            hidden=model_of(market).hidden,
+            hidden=market.built("model").hidden,
             schema=data.schema,
             oracle=oracle,
         ),
@@ -225,35 +209,35 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
 def asked_work(market: MarketFile) -> tuple[dict[str, Any], float | Halving]:
     """The oracle's settings as a message to remote providers has them, and its step, which may change by the round."""
     oracle = oracle_settings(market)
-    step, every = oracle["step"], market.training.halve_every
-    return oracle, Halving(step, every) if every else step
+    return oracle, _halving(oracle["step"], market.training.halve_every)
+
+
+def _halving(step: float, every: int | None) -> float | Halving:
+    return Halving(step, every) if every else step
 
 
 def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
     x, y = table
-    return x.reshape(len(x), *model_of(market).shape(x.shape[1])), y
+    return x.reshape(len(x), *market.built("model").shape(x.shape[1])), y
 
 
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
     train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
-    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, model_of(market).hidden)
+    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, market.built("model").hidden)
     refuse_large_model(form, min(market.per_round, len(market.providers)))
     model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
-    step, every = market.training.step, market.training.halve_every
     return Consumer(
         model,
         budget=market.budget_minor,
         holdout=holdout,
-        utility=utility_of(market),
+        utility=market.built("utility"),
         per_round=market.per_round,
-        step=Halving(step, every) if every else step,
+        step=_halving(market.training.step, market.training.halve_every),
         currency=market.currency,
         train=train,
         audit=audit,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
-        precision=market.engine.precision,
+        **market.limits_minor,
     )
 
 

@@ -1,13 +1,18 @@
-"""What a market may ask of a machine. It is checked before anything is built, from the numbers alone."""
+"""What a market may ask of a machine and of a budget, checked from the numbers alone before anything is built."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from databazaar.data.room import memory
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
+from databazaar.money import Currency
+from databazaar.roster import PriceChange
+
+if TYPE_CHECKING:
+    from databazaar.config.sections import MarketSettings, ProviderSettings
 
 MOST_PROVIDERS = 100_000
 MOST_PER_ROUND = 100_000
@@ -20,8 +25,6 @@ LONGEST_WAIT = 7 * 24 * 3600.0
 _FLOAT = 4
 _SPARE = 4
 """The models that a round holds beside one for each provider asked: the current one, the best, and what comes next."""
-
-
 DEEPEST = 50
 """Sections in lists in sections: ours are five deep."""
 
@@ -65,4 +68,78 @@ def refuse_long_asks(samples: Mapping[str, int]) -> None:
             raise BazaarError(
                 f"oracle: one ask of provider {provider!r} goes through {count:,} rows, more than {MOST_SAMPLES:,}: "
                 "lower oracle.steps, oracle.epochs or oracle.batch_size"
+            )
+
+
+LARGEST_AMOUNT = 2**63 - 1
+
+
+def minor(currency: Currency, written: int | str, field: str) -> int:
+    """Minor units of an amount; one that no ledger holds is refused."""
+    amount = currency.parse(written, field)
+    if amount > LARGEST_AMOUNT:
+        raise BazaarError(
+            f"{field} = {written!r} is more than a ledger holds: write at most {currency.format(LARGEST_AMOUNT)}"
+        )
+    return amount
+
+
+def price_faults(currency: Currency, provider: ProviderSettings, setting: str) -> Iterator[str]:
+    """Reads a provider's prices, of now and of later. `setting` is where it stands in the file."""
+    changes: list[PriceChange] = []
+    for place, change in enumerate(provider.price_changes):
+        where = f"{setting}.price_changes[{place}]"
+        if changes and change.from_round - 1 <= changes[-1].from_round:
+            yield f"{where}.from_round = {change.from_round} does not come after the one before it: put them in order"
+            continue
+        try:
+            changes.append(PriceChange(change.from_round - 1, _price(currency, change.price, f"{where}.price")))
+        except BazaarError as fault:
+            yield str(fault)
+    object.__setattr__(provider, "changes_minor", tuple(changes))
+    try:
+        price = _price(currency, provider.price, f"{setting}.price")
+        object.__setattr__(provider, "price_minor", price)
+    except BazaarError as fault:
+        yield str(fault)
+
+
+def _price(currency: Currency, written: int | str, field: str) -> int:
+    amount = minor(currency, written, field)
+    if amount == 0:
+        raise BazaarError(f"{field} = {written!r} would make access free and a run endless: write a price above zero")
+    return amount
+
+
+def limits_of(currency: Currency, market: MarketSettings) -> tuple[dict[str, int], list[str]]:
+    """The consumer's limits in minor units, as far as they are given, and what is wrong with them."""
+    limits, faults = {}, []
+    for name in ("most_per_access", "most_per_round"):
+        written = getattr(market, name)
+        if written is None:
+            continue
+        try:
+            limits[name] = minor(currency, written, f"market.{name}")
+        except BazaarError as fault:
+            faults.append(str(fault))
+    return limits, faults
+
+
+def unpayable(
+    currency: Currency, budget: int | None, limits: dict[str, int], per_round: int, prices: Sequence[int]
+) -> Iterator[str]:
+    """What is wrong where a budget or a limit pays for nobody."""
+    cheapest = min(prices, default=0)
+    if budget is not None and budget < per_round * cheapest:
+        yield (
+            f"market.budget = {currency.format(budget)} cannot pay for one round of per_round = {per_round} accesses "
+            f"at {currency.format(cheapest)} or more each: "
+            f"raise budget to at least {currency.format(per_round * cheapest)}, or lower per_round"
+        )
+    for name, most in limits.items():
+        if most < max(cheapest, 1):
+            yield (
+                f"market.{name} = {currency.format(most)} pays for nobody, because an access costs "
+                f"{currency.format(max(cheapest, 1))} or more in the first round: raise {name} to at least that, or "
+                "leave it out"
             )

@@ -1,29 +1,237 @@
-"""Every file of a market read, checked and encoded before anything is spent."""
+"""The tables of a market: each file is opened once, and its one read is encoded, attested by its digest, and profiled.
+
+The same code reads them for a run, which ends at the first fault, and for a check, which collects all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from databazaar.config.chosen_rules import model_of
-from databazaar.config.faults import FirstFault
-from databazaar.config.market_file import AUDIT, TRAIN, MarketFile, too_much_kept
-from databazaar.config.market_tables import AUDIT_ROWS, EncodedTable, Note, Tables, read_tables, uses_in
-from databazaar.data.profile_record import MarketProfile
-from databazaar.data.schema import Schema
+import numpy as np
+import numpy.typing as npt
+
+from databazaar.config.market_file import MarketFile, too_much_kept
+from databazaar.config.sections import AUDIT, TRAIN, DataSettings, ProviderSettings
+from databazaar.data.encoders import Encoder
+from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
+from databazaar.data.market_profile import Profiler, column_uses
+from databazaar.data.profile_record import MarketProfile, TableProfile
+from databazaar.data.tables import Array, Schema, TableFile, read_table
 from databazaar.errors import BazaarError
 from databazaar.learning.split import split_rows
+
+FEWEST = 20
+"""From so many rows on, a hold-out of which nothing is said is divided."""
+Given = TypeVar("Given")
+
+
+class Faults:
+    """Sentences in the order found, each once."""
+
+    def __init__(self) -> None:
+        self._sentences: dict[str, None] = {}
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._sentences)
+
+    def add(self, sentences: Iterable[str]) -> None:
+        self._sentences.update(dict.fromkeys(sentences))
+
+    def caught(self, attempt: Callable[[], Given], who: Iterable[str] = ("",)) -> Given | None:
+        """What an attempt gives, None where it was at fault. `who` are those whose fault it is, as sentences begin."""
+        try:
+            return attempt()
+        except BazaarError as fault:
+            self.add(f"{whose}{fault}" for whose in who)
+            return None
+
+
+class FirstFault(Faults):
+    """Ends at the first fault."""
+
+    def add(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            raise BazaarError(sentence) from None
+
+
+class EncodedTable(NamedTuple):
+    """x float32 [rows, width]; y int64 class places or float32 standardised targets."""
+
+    x: npt.NDArray[np.float32]
+    y: Array
+
+
+class Note(NamedTuple):
+    """What was assumed of a file, or left out of it; `rows` says of how many rows, where that is known."""
+
+    file: str
+    text: str
+    rows: str = ""
+
+
+class Use(NamedTuple):
+    """What a table is used as: its name in the profile, and how sentences about its faults begin."""
+
+    id: str
+    who: str = ""
+    provider: bool = False
+
+
+HOLDOUT, AUDIT_ROWS = Use("hold-out"), Use("audit rows", "data.audit: ")
+
+
+def uses_of(
+    data: DataSettings, train: object, engine: str, providers: Iterable[ProviderSettings]
+) -> list[tuple[Use, Path]]:
+    """All that tables are used as, the hold-out first. In a federation the providers' stay with their owners."""
+    own = ((HOLDOUT, data.holdout), (Use("training rows", "consumer.train: "), train), (AUDIT_ROWS, data.audit))
+    theirs = ((Use(p.id, f"provider {p.id!r}: ", provider=True), p.file) for p in providers if engine != "federated")
+    return [(use, file) for use, file in (*own, *theirs) if isinstance(file, Path)]
+
+
+def uses_in(market: MarketFile) -> list[tuple[Use, Path]]:
+    return uses_of(market.data, market.consumer.train, market.engine.kind, market.providers)
+
+
+@dataclass
+class Tables:
+    """What was read, by the file as market.toml names it; the schema is None where the hold-out is at fault."""
+
+    schema: Schema | None = None
+    encoded: dict[Path, EncodedTable] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    profile: MarketProfile | None = None
+
+
+def read_tables(
+    data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: Faults, profiled: bool = False
+) -> Tables:
+    """Reads the tables one after the other, relative to `folder`; only the hold-out's frame is kept to the end."""
+    return _Reading(data, folder, faults, profiled).tables(uses)
+
+
+def read_labelled(data: DataSettings, path: Path) -> TableFile:
+    """The rows of a file whose target is known."""
+    return read_table(path, data.format).labelled(data.target, data.task)
+
+
+def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
+    """The encoding that the hold-out gives by the settings of [data]."""
+    return Schema.fit(
+        holdout.frame,
+        target=data.target,
+        task=data.task,
+        features=data.features,
+        categorical=data.categorical,
+        day_first=_day_first(data),
+        where=str(holdout.path),
+    )
+
+
+class _Reading:
+    """The tables of a market on their way from files to arrays."""
+
+    def __init__(self, data: DataSettings, folder: Path, faults: Faults, profiled: bool) -> None:
+        self._data, self._folder, self._faults = data, folder, faults
+        self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
+        self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
+        self._schema = None if self._holdout is None else self._fitted(self._holdout)
+        self._profiler = self._made_profiler() if profiled else None
+
+    def tables(self, uses: Sequence[tuple[Use, Path]]) -> Tables:
+        by_file: dict[Path, list[Use]] = {}
+        for use, file in uses:
+            by_file.setdefault(file, []).append(use)
+        for file in by_file:
+            self._take(file, by_file[file])
+        if self._profiler is not None:
+            profiled = [(use, self._profiles[use, file]) for use, file in uses if (use, file) in self._profiles]
+            own, theirs = ([one for use, one in profiled if use.provider == whose] for whose in (False, True))
+            self._found.profile = self._profiler.market(own, theirs)
+        return self._found
+
+    def _take(self, file: Path, uses: list[Use]) -> None:
+        who, name = [use.who for use in uses], file.as_posix()
+        if file == self._data.holdout:
+            table = self._holdout
+        else:
+            table = self._faults.caught(lambda: read_labelled(self._data, self._folder / file), who)
+        if table is None:
+            return
+        self._found.digests[name] = table.digest
+        self._found.notes += [Note(name, note) for note in table.notes]
+        if table.unlabelled:
+            left = f"{table.unlabelled:,} of {table.unlabelled + len(table.frame):,} rows"
+            self._found.notes.append(Note(name, f"rows without {self._data.target!r} are left out", left))
+        if self._schema is not None:
+            self._encode(self._schema, file, table, who)
+        if self._profiler is not None:
+            self._profile(self._profiler, file, table, uses)
+
+    def _encode(self, schema: Schema, file: Path, table: TableFile, who: list[str]) -> None:
+        frame, where = table.frame, str(table.path)
+        if self._found.schema is not None:
+            encoded = self._faults.caught(lambda: EncodedTable(*schema.encode(frame, where)), who)
+            if encoded is not None:
+                self._found.encoded[file] = encoded
+                return
+        self._faults.add(f"{whose}{fault}" for fault in schema.faults_in(frame, where) for whose in who)
+
+    def _profile(self, profiler: Profiler, file: Path, table: TableFile, uses: list[Use]) -> None:
+        left, notes = table.unlabelled, table.notes
+        if left:
+            notes += (f"{left:,} of its rows have no {self._data.target!r} and are left out: fill it in",)
+        measured = None
+        for use in uses:
+            if use is HOLDOUT:
+                profile = profiler.holdout
+            else:
+                profile = measured = measured or profiler.table(table.frame)
+            about = {"id": use.id, "file": file.as_posix(), "warnings": (*notes, *profile.warnings)}
+            self._profiles[use, file] = profile.model_copy(update=about)
+
+    def _made_profiler(self) -> Profiler | None:
+        """None where the hold-out has nothing that others could be compared with."""
+        if self._holdout is None or self._schema is None or not self._schema.columns:
+            return None
+        columns = column_uses(self._schema, self._holdout.frame, self._data.features)
+        return Profiler(self._holdout.frame, self._data.target, self._data.task, columns)
+
+    def _fitted(self, holdout: TableFile) -> Schema:
+        """The market's encoding; where the hold-out is at fault, that of the columns which are not."""
+        self._found.schema = self._faults.caught(lambda: fit_schema(self._data, holdout))
+        return self._found.schema or self._usable(holdout)
+
+    def _usable(self, holdout: TableFile) -> Schema:
+        """Columns are read one by one, so that one at fault does not hide the others."""
+        data, frame, where, faults = self._data, holdout.frame, str(holdout.path), self._faults
+        names = [str(name) for name in frame.columns]
+        faults.caught(lambda: chosen_columns(names, data.target, data.features, data.categorical, where))
+        marked, wanted, fitted = set(data.categorical or ()), set(data.features or ()), list[Encoder | LeftOut | None]()
+        for name in names:
+            if name != data.target and (data.features is None or name in wanted):
+                fit = partial(fit_column, frame[name], name in marked, name in wanted, _day_first(data), where)
+                fitted.append(faults.caught(fit))
+        schema = Schema.of_columns(data.target, data.task, (column for column in fitted if column is not None))
+        return faults.caught(lambda: schema.with_target(frame, where)) or schema
+
+
+def _day_first(data: DataSettings) -> bool | None:
+    return None if data.dates is None else data.dates == "day-first"
 
 
 @dataclass(frozen=True)
 class MarketData:
     """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
 
-    The consumer's rows have three purposes: `train` is where the market starts from, `holdout` judges updates, and
-    `audit` says in the end what it was worth.
-    `digests` maps each file, as market.toml writes it, to the SHA-256 of what was read. `notes` say what was assumed or
-    left out. There is a profile where it was asked for.
+    The market starts from the rows of `train`, `holdout` scores updates, and `audit` evaluates the purchase. `digests`
+    maps each file, as market.toml writes it, to the SHA-256 of what was read.
     """
 
     schema: Schema
@@ -44,10 +252,6 @@ class MarketData:
         return tuple(f"{', '.join(files)}: {text}" for text, files in about.items())
 
 
-FEWEST = 20
-"""From so many rows on, a hold-out of which nothing is said is divided."""
-
-
 def load_data(market: MarketFile, folder: Path, profiled: bool = False) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
     return data_of(market, folder, read_tables(market.data, uses_in(market), folder, FirstFault(), profiled))
@@ -58,7 +262,7 @@ def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
     schema, where = tables.schema, str(folder / market.data.holdout)
     assert schema is not None  # a hold-out without one is at fault
     try:
-        model_of(market).shape(schema.width)
+        market.built("model").shape(schema.width)
     except BazaarError as error:
         raise BazaarError(f"{where}: {error}") from None
     parts = divided(market, tables.encoded[market.data.holdout], where)
@@ -78,11 +282,9 @@ def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
 
 def divided(market: MarketFile, holdout: EncodedTable, where: str) -> dict[str, EncodedTable]:
     """The hold-out by purposes, where shares of it are kept for others than to judge by."""
-    shares = {
-        role: TRAIN if given is None and role == "train" else AUDIT if given is None else given
-        for role, given in (("train", market.consumer.train), ("audit", market.data.audit))
-        if not isinstance(given, Path) and (given is not None or len(holdout.y) >= FEWEST)
-    }
+    usual = (TRAIN, AUDIT) if len(holdout.y) >= FEWEST else (None, None)
+    said = (("train", market.consumer.train, usual[0]), ("audit", market.data.audit, usual[1]))
+    shares = {role: default if given is None else given for role, given, default in said}
     kept = {role: share for role, share in shares.items() if isinstance(share, float) and share > 0}
     if not kept:
         return {"holdout": holdout}

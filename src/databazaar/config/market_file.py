@@ -13,12 +13,13 @@ from typing import Any
 
 from databazaar.aggregators.protocol import AGGREGATORS
 from databazaar.config.chosen_rules import Chosen, chosen, chosen_list
-from databazaar.config.defence import DefenceSettings, read_defence
-from databazaar.config.limits import MOST_PROVIDERS, refuse_endless
-from databazaar.config.prices import limits_of, minor, price_faults, unpayable
+from databazaar.config.limits import MOST_PROVIDERS, limits_of, minor, price_faults, refuse_endless, unpayable
 from databazaar.config.sections import (
+    AUDIT,
+    TRAIN,
     ConsumerSettings,
     DataSettings,
+    DefenceSettings,
     EngineSettings,
     FederationSettings,
     LedgerSettings,
@@ -39,12 +40,7 @@ from databazaar.utilities import UTILITIES
 
 __all__ = ["MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
-EVERY_RUN = {
-    "budget": "is a stop of every run: remove it",
-    "patience": "is a stop of every run: remove it, and set market.patience instead",
-}
-TRAIN, AUDIT = 0.5, 0.2
-"""The shares of the hold-out to start from and to audit by where nothing is said."""
+EVERY_RUN = dict.fromkeys(("budget", "patience"), "is a stop of every run: remove it")
 
 
 @dataclass(frozen=True)
@@ -72,9 +68,7 @@ class MarketFile:
         STOPS, EVERY_RUN, "reasons to end before the budget is spent: one [[stops]] section each, in double brackets"
     )
     defence: DefenceSettings = setting(
-        DefenceSettings("none"),
-        "against those who play for the money: copies, leaks, noise, poison",
-        reader=read_defence,
+        DefenceSettings("none"), "against those who play for the money: copies, leaks, noise, poison"
     )
     engine: EngineSettings = setting(EngineSettings(), "where answers are computed")
     federation: FederationSettings | None = setting(None, 'for engine.kind = "federated", which needs it')
@@ -84,7 +78,7 @@ class MarketFile:
     )
     budget_minor: int = field(init=False, default=-1)
     """The budget in minor units of the currency; below zero where it is no amount."""
-    limits_minor: dict[str, int] = field(init=False, default_factory=dict)
+    limits_minor: dict[str, Any] = field(init=False, default_factory=dict)
     """The most per access and per round in minor units of the currency, as far as they are given."""
 
     @property
@@ -103,25 +97,31 @@ class MarketFile:
     def currency(self) -> Currency:
         return Currency(self.market.currency, self.market.decimals)
 
-    @property
-    def patience(self) -> int:
-        return self.market.patience
-
     def facts(self, count_rows: Callable[[], Sequence[int]] | None = None) -> MarketFacts:
         """What rules may know of this market; `count_rows` once its tables are read."""
         prices = [provider.price_minor for provider in self.providers]
         return MarketFacts(self.budget_minor, self.per_round, prices, count_rows)
+
+    def built(self, section: str) -> Any:
+        """The rule that a section chooses; the stops are several."""
+        chosen, facts = getattr(self, section), self.facts()
+        return tuple(one.build(facts) for one in chosen) if section == "stops" else chosen.build(facts)
 
     def faults(self) -> Iterator[str]:
         """What is wrong with sections that are right each by itself. Amounts are read here."""
         amounts = [*self._amount_faults()]
         yield from amounts
         yield from self._provider_faults()
-        yield from self._payable_faults()
+        yield from self.unpayable([provider.price_minor for provider in self.providers])
         yield from self._task_faults()
         yield from self._share_faults()
         if not amounts and self.providers:
             yield from self._rule_faults()
+
+    def unpayable(self, prices: Sequence[int]) -> Iterator[str]:
+        """What is wrong where the budget or a limit pays for nobody at the first round's prices."""
+        budget = None if self.budget_minor < 0 else self.budget_minor
+        return unpayable(self.currency, budget, self.limits_minor, self.per_round, prices)
 
     def _amount_faults(self) -> Iterator[str]:
         try:
@@ -154,11 +154,6 @@ class MarketFile:
                 'payment.kind = "price-per-row" counts the rows of files, and engine.kind = "federated" has none: '
                 'use "price-per-access"'
             )
-        if self.engine.precision != "float32" and self.engine.kind == "federated":
-            yield (
-                f'engine.precision = "{self.engine.precision}" is for engines of this machine, and with '
-                'engine.kind = "federated" providers compute by themselves: leave it out'
-            )
 
     def _provider_faults(self) -> Iterator[str]:
         if self.engine.kind == "federated" and self.federation is None:
@@ -182,11 +177,6 @@ class MarketFile:
                     f"{where}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
                     'or set engine.kind = "federated"'
                 )
-
-    def _payable_faults(self) -> Iterator[str]:
-        prices = [provider.price_minor for provider in self.providers]
-        budget = None if self.budget_minor < 0 else self.budget_minor
-        yield from unpayable(self.currency, budget, self.limits_minor, self.per_round, prices)
 
     def _task_faults(self) -> Iterator[str]:
         for name in ("model", "utility"):

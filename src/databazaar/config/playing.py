@@ -1,25 +1,28 @@
-"""A job played in a run's folder, from its start or from where it was stopped. Whoever plays it, plays it like this."""
+"""A job played in a run's folder, from its start or from where it was stopped."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import torch
+
+from databazaar import __version__
 from databazaar.config.jobs import Job
 from databazaar.engines import Engine
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import OnRound
 from databazaar.market.worth import judge_purchase
-from databazaar.runs.environment import environment_of, in_words
 from databazaar.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
 class Playing:
-    """A job, the arbiter that is made for it, and the folder that it is played in. `changed` is what of the environment
-    is not as it was when the run began."""
+    """A job with its arbiter and folder. `changed` is what of the environment is not as it was when the run began."""
 
     job: Job
     arbiter: Arbiter
@@ -39,10 +42,7 @@ class Playing:
 
 @contextmanager
 def begun(job: Job, path: Path, id: str | None = None, engine: Engine | None = None) -> Iterator[Playing]:
-    """A new run: once the job is known to be sound, its folder is made. With an `id` the run gets that one.
-
-    Without an `engine` the job's own is made.
-    """
+    """A new run: once the job is known to be sound, its folder is made, with an `id` under that one."""
     with job.consumer.limited_threads(), closing(job.arbiter(engine=engine)) as arbiter:  # finds what else is wrong
         recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
         folder = RunFolder.create(path, recipe, job.profile)
@@ -66,3 +66,25 @@ def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str], engine: Engin
         if changed and not folder.finished:
             folder.note_resumed(in_words(changed))
         yield Playing(job, arbiter, folder, {} if folder.finished else changed)
+
+
+def environment_of(device: torch.device) -> dict[str, str]:
+    """The program, what it computes with, and where."""
+    where = f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+    return {
+        "databazaar": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "device": where,
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def in_words(environment: dict[str, str]) -> str:
+    """One line for people.
+
+    >>> in_words({"databazaar": "0.5.0", "device": "cpu"})
+    'databazaar 0.5.0, device cpu'
+    """
+    return ", ".join(f"{name} {value}" for name, value in environment.items())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from databazaar.config.chosen_rules import payment_of, sampler_of, stops_of
+from databazaar.config.chosen_rules import payment_of
 from databazaar.config.market_file import MarketFile, load_market
-from databazaar.config.prices import unpayable
 from databazaar.errors import BazaarError
 from databazaar.ledger import RuleBook, Terms
 from databazaar.market.quoting import Quote, quote
@@ -23,7 +23,17 @@ def market_quote(path: Path) -> Quote:
 def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
     """What the run of a market will cost whose files are relative to `folder`; `where` is named by errors."""
     defence = market.defence.chosen
-    terms = Terms(
+    terms = terms_of(market, {} if defence.off else {"defence": defence.settings()})
+    payment = payment_of(market, lambda: _rows(market, folder))
+    rules = RuleBook(terms, market.built("sampler"), payment, (Patience(), *market.built("stops"), Budget()))
+    for fault in market.unpayable(rules.quotes_at(0).tolist()):
+        raise BazaarError(f"{where}: {fault}")
+    return quote(rules)
+
+
+def terms_of(market: MarketFile, rules: Mapping[str, Any], bounded_utility: bool = False) -> Terms:
+    """The terms that a file fixes by itself, without what only data and model tell."""
+    return Terms(
         seed=market.seed,
         budget=market.budget_minor,
         per_round=market.per_round,
@@ -31,25 +41,18 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
         roster=Roster(
             tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
         ),
-        rules={} if defence.off else {"defence": defence.settings()},
-        bounded_utility=False,
+        rules=dict(rules),
+        bounded_utility=bounded_utility,
         initial_model="",
         market=market.name,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
+        consumer=market.consumer.name,
+        **market.limits_minor,
     )
-    payment = payment_of(market, lambda: _rows(market, folder))
-    stops = (Patience(market.patience), *stops_of(market), Budget())
-    rules = RuleBook(terms, sampler_of(market), payment, stops)
-    first = rules.quotes_at(0).tolist()
-    for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):
-        raise BazaarError(f"{where}: {fault}")
-    return quote(rules)
 
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:
     """The rows of each provider whose target is known."""
-    from databazaar.config.market_tables import read_labelled
+    from databazaar.config.market_data import read_labelled
 
     for provider in market.providers:
         assert provider.file is not None  # a federation is not paid by the row

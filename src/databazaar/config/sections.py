@@ -1,20 +1,25 @@
-"""The sections of market.toml that have no kinds: names, types, bounds and defaults. `chosen_rules` has the others."""
+"""The sections of market.toml that choose no rule: names, types, bounds and defaults. `chosen_rules` has the others."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from databazaar.config.limits import LONGEST_WAIT, MOST_PER_ROUND
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
+from databazaar.defence import Defence
+from databazaar.registry import ENGINES
 from databazaar.roster import PriceChange
-from databazaar.settings import setting
+from databazaar.settings import one_of, setting
 
 MOST = 10**9
 DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d{1,3})?)")
+TRAIN, AUDIT = 0.5, 0.2
+"""The shares of the hold-out to start from and to audit by where nothing is said."""
 CLUSTER = re.compile(r"(ray://)?[A-Za-z0-9.\-\[\]:]{1,250}:\d{1,5}")
 
 
@@ -45,13 +50,9 @@ def _id(value: object) -> str | None:
 
 def _file(value: object) -> str | None:
     text = value.as_posix() if isinstance(value, Path) else value
-    if isinstance(text, str) and (len(text) > 1000 or any(len(_bytes(part)) > 255 for part in text.split("/"))):
+    if isinstance(text, str) and any(len(part.encode(errors="surrogatepass")) > 255 for part in text.split("/")):
         return "is longer than a file's name can be"
     return _visible(text, 1000)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
 
 
 def _share_or_file(value: object) -> str | None:
@@ -68,6 +69,29 @@ def _character(value: object) -> str | None:
 
 def _matches(pattern: re.Pattern[str], value: object) -> str | None:
     return "is not understood" if isinstance(value, str) and not pattern.fullmatch(value) else None
+
+
+def _engine(value: object) -> str | None:
+    return None if value in (kinds := ENGINES.kinds()) else one_of(kinds)
+
+
+def _own_rows(help: str, share: float) -> Any:
+    """A share of the hold-out, or a file of rows."""
+    return setting(
+        None,
+        f"{help}: a share of the hold-out, or a file; 0 is none",
+        check=_share_or_file,
+        example=share,
+        without=f"{share:g}",
+    )
+
+
+def _columns(help: str, example: tuple[str, ...], without: str) -> Any:
+    return setting(None, help, check=_all_visible, entries=(1, MOST), example=example, without=without)
+
+
+def _found_out(help: str, example: str, check: Callable[[object], str | None] | None = None) -> Any:
+    return setting(None, help, check=check, example=example, without="found out")
 
 
 def _database(value: object) -> str | None:
@@ -94,7 +118,6 @@ class MarketSettings:
     seed: int = setting(
         0, "the same seed gives the same run: draws, shuffles and the model's start", at_least=0, below=2**63
     )
-    patience: int = setting(10, "a run ends after so many rounds in which nobody answers", at_least=1, at_most=MOST)
     currency: str = setting("credits", "how amounts are named", check=_visible)
     decimals: int = setting(0, "digits after the decimal point: 2 for euros and cents", at_least=0, at_most=9)
     most_per_access: int | str | None = setting(
@@ -110,13 +133,7 @@ class ConsumerSettings:
     name: str = setting(
         "", "who buys, as statements, reports and the ledger say it", check=_visible_or_empty, example="Harbour Bank"
     )
-    train: float | Path | None = setting(
-        None,
-        "your own rows to start from: a share of the hold-out, or a file; 0 is none",
-        check=_share_or_file,
-        example=0.5,
-        without="0.5",
-    )
+    train: float | Path | None = _own_rows("your own rows to start from", TRAIN)
 
 
 @dataclass(frozen=True)
@@ -128,38 +145,20 @@ class DataSettings:
     )
     target: str = setting(help="the column to predict; rows without it are left out", check=_visible, example="target")
     task: TaskKind = setting("classification", "what is predicted: classes or numbers")
-    audit: float | Path | None = setting(
-        None,
-        "rows that only judge the purchase in the end: a share of the hold-out, or a file; 0 is none",
-        check=_share_or_file,
-        example=0.2,
-        without="0.2",
+    audit: float | Path | None = _own_rows("rows that only judge the purchase in the end", AUDIT)
+    features: tuple[str, ...] | None = _columns(
+        "a list of columns; files may have others besides", ("amount", "hour", "channel"), "all columns but the target"
     )
-    features: tuple[str, ...] | None = setting(
-        None,
-        "a list of columns; files may have others besides",
-        check=_all_visible,
-        entries=(1, MOST),
-        example=("amount", "hour", "channel"),
-        without="all columns but the target",
+    categorical: tuple[str, ...] | None = _columns(
+        "a list of columns to take as categories", ("channel",), "the columns of names"
     )
-    categorical: tuple[str, ...] | None = setting(
-        None,
-        "a list of columns to take as categories",
-        check=_all_visible,
-        entries=(1, MOST),
-        example=("channel",),
-        without="the columns of names",
-    )
-    separator: str | None = setting(None, "of text files", check=_character, example=";", without="found out")
-    decimal: Literal[".", ","] | None = setting(None, "of text files", example=",", without="found out")
-    encoding: str | None = setting(None, "of text files", check=_visible, example="cp1252", without="found out")
+    separator: str | None = _found_out("of text files", ";", _character)
+    decimal: Literal[".", ","] | None = _found_out("of text files", ",")
+    encoding: str | None = _found_out("of text files", "cp1252", _visible)
     missing: tuple[str, ...] = setting(
         (), "texts that stand for a missing value, beside the usual ones", check=_all_visible, example=("-", "n/a")
     )
-    dates: Literal["day-first", "month-first"] | None = setting(
-        None, "how to read 03/04/2024", example="day-first", without="found out"
-    )
+    dates: Literal["day-first", "month-first"] | None = _found_out("how to read 03/04/2024", "day-first")
 
     @property
     def format(self) -> TableFormat:
@@ -178,14 +177,30 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
+class DefenceSettings:
+    """Rules against those who play for the money, by the name of their set."""
+
+    kind: Literal["none", "standard", "strict"] = setting(
+        help='the rules, such as "standard"; "none" is the paper\'s market', example="standard"
+    )
+    alike: bool = setting(
+        True, "false pays two providers with the same data both, where the kind would pay them as one"
+    )
+
+    @property
+    def chosen(self) -> Defence:
+        named = Defence.named(self.kind)
+        return named if self.alike else replace(named, alike=None)
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """Where answers are computed."""
 
-    kind: Literal["loop", "vectorized", "ray", "federated"] = setting("vectorized", "all providers of a round at once")
+    kind: str = setting("vectorized", "all providers of a round at once", check=_engine)
     device: str = setting(
         "auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=lambda value: _matches(DEVICE, value)
     )
-    precision: Literal["float32", "bf16"] = setting("float32", "of training; a model is always judged in float32")
     address: str | None = setting(
         None,
         'for kind = "ray": "host:6379" on a machine of the cluster, or "ray://host:10001"',
@@ -202,17 +217,10 @@ class EngineSettings:
         without="one for each processor",
     )
 
-    wait: float = setting(
-        60.0,
-        'for kind = "ray": seconds that a lost cluster has to come back',
-        above=0,
-        at_most=LONGEST_WAIT,
-    )
-
     @property
     def cluster(self) -> dict[str, Any]:
         """What only the engine ray is told."""
-        return {"address": self.address, "workers": self.workers, "wait": self.wait} if self.kind == "ray" else {}
+        return {"address": self.address, "workers": self.workers} if self.kind == "ray" else {}
 
 
 @dataclass(frozen=True)
@@ -250,9 +258,9 @@ class LedgerSettings:
         None,
         'an SQLAlchemy URL such as "postgresql+psycopg://host/name"',
         check=_database,
+        secret=True,
         example="postgresql+psycopg://host/name",
         without="an SQLite file in the run's folder",
-        secret=True,
     )
 
 
@@ -272,9 +280,12 @@ class ProviderSettings:
 
     id: str = setting(help="a name of its own; becomes part of file names", check=_id, example="north")
     file: Path | None = setting(
-        None, "its CSV or Parquet file, with the hold-out's columns", check=_file,
-        example="north.csv", without="required unless federated",
-    )  # fmt: skip
+        None,
+        "its CSV or Parquet file, with the hold-out's columns",
+        check=_file,
+        example="north.csv",
+        without="required unless federated",
+    )
     owner: str = setting(
         "",
         "who is paid; one owner may run several providers",

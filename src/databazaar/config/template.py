@@ -1,30 +1,32 @@
-"""The commented market.toml that `bazaar init` writes, made from what sections and rules declare."""
+"""The market.toml that `bazaar init` writes: a commented one from all declarations, or one from the files it found."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from databazaar.config.chosen_rules import Chosen
-from databazaar.config.defence import DefenceSettings
-from databazaar.config.market_file import MarketFile
+from databazaar.config.market_file import EVERY_RUN, MarketFile
 from databazaar.config.sections import ProviderSettings
-from databazaar.config.toml_text import toml_value
-from databazaar.defence import Defence
-from databazaar.defence.settings import PRESETS
+from databazaar.config.toml_text import quoted, toml_value
 from databazaar.registry import Registry
 from databazaar.settings import Setting, declared, plain
 from databazaar.stops.protocol import STOPS
+
+if TYPE_CHECKING:
+    from databazaar.config.discover import Found
 
 HEAD = """\
 # A data market. Run it with: bazaar run market.toml
 # Paths are relative to this file. What is commented out shows another choice or the default.
 """
-EVERY_RUN = ("budget", "patience")
-"""The stops that are part of every run."""
 PROVIDERS = ("north", "south")
-WIDTH = 26
+WIDTH, LONGEST_LINE = 26, 110
+FEW_ROWS = 1000
+"""Below so many rows in all tables a regression gets a linear model: a network is easily overfitted to them."""
+SPARE = 40
+"""From so many rows of the hold-out on, a share of them is spared to start from."""
 
 
 class Line(NamedTuple):
@@ -81,8 +83,6 @@ def _blocks(section: Setting) -> Iterator[str]:
             yield _block("[[stops]]", "" if number else section.help, [line._replace(active=False) for line in lines])
     elif isinstance(section.default, Chosen):
         yield _block(f"[{section.name}]", section.help, _chosen(section.default))
-    elif isinstance(section.default, DefenceSettings):
-        yield _block("[defence]", section.help, _defence())
     else:
         optional = section.default is None
         kinds = (section.type, *getattr(section.type, "__args__", ()))
@@ -105,12 +105,6 @@ def _chosen(default: Chosen) -> list[Line]:
             shown = map(_shown, in_files(default.registry.find(kind)))
             lines += [line._replace(help=f"for {kind}: {line.help}", active=False) for line in shown]
     return lines
-
-
-def _defence() -> list[Line]:
-    lines = [_line("kind", "standard", 'or "strict", or "none", which is the paper\'s market')]
-    standard = PRESETS["standard"]
-    return lines + [_line(one.name, getattr(standard, one.name), one.help, False) for one in in_files(Defence)]
 
 
 def _provider(id: str, full: bool) -> list[Line]:
@@ -137,3 +131,83 @@ def _quoted(names: Any) -> str:
 
 def _line(name: str, value: Any, help: str, active: bool = True) -> Line:
     return Line(f"{name} = {toml_value(plain(value))}", help, active)
+
+
+def written_market(found: Found) -> str:
+    """A commented market.toml that runs as it stands."""
+    per_round, budget = pace(len(found.providers))
+    name, notes = (
+        found.folder.resolve().name.strip(),
+        "".join(f"# - {' '.join(note.split())}\n" for note in found.notes),
+    )
+    providers = "\n".join(
+        f"[[providers]]\nid = {quoted(id)}\nfile = {quoted(file.as_posix())}\n" for id, file in found.providers
+    )
+    return f"""\
+# A data market, written by `bazaar init` from the files that it found.
+# Look at the files: bazaar check market.toml   Buy: bazaar run market.toml
+# Paths are relative to this file. Every setting that is not here has a default.
+{notes}
+[market]
+name = {quoted(name if name.isprintable() and name else "market")}
+{_line("budget", budget, "what you will spend in all")}
+{_line("per_round", per_round, "accesses bought in a round")}
+# seed = 0                 # the same seed gives the same run
+# currency = "EUR"         # how amounts are named; decimals = 2 for euros and cents
+
+{_consumer(found)}[data]
+{_line("holdout", found.holdout.as_posix(), "your own rows; they never reach a provider")}
+{_line("target", found.target, "the column to predict")}
+{_line("task", found.task, 'or "regression"' if found.task == "classification" else 'or "classification"')}
+{_features(found.features)}
+[[stops]]
+kind = "no-progress"       # ends the run when the utility no longer rises beyond chance; the rest comes back
+
+[defence]                  # against copies, leaks, noise and poison; "none" is the paper's market
+kind = "standard"          # pay beyond a floor waits until 8 or more answers show data; or "strict"
+
+{_model(found)}
+# A provider may have a price per access (price = "1") and an owner, who may run several providers.
+{providers}"""
+
+
+def pace(providers: int) -> tuple[int, int]:
+    """Accesses in a round and in all: half of the providers a round, which the sampler compares with each other, and a
+    hundred rounds. Measured in benchmarks/bench_real.py: with fewer in a round, pay depends more on luck.
+
+    >>> pace(1), pace(9), pace(16), pace(100)
+    ((1, 100), (4, 400), (8, 800), (20, 2000))
+    """
+    per_round = min(providers, max(3, min(20, providers // 2)))
+    return per_round, 100 * per_round
+
+
+def _consumer(found: Found) -> str:
+    """Where training starts from: a file of its own, or a share of the hold-out if that has rows to spare."""
+    if found.train is not None:
+        train = _line("train", found.train.as_posix(), "your own rows to start from")
+    elif found.rows >= SPARE:
+        train = _line("train", 0.5, "the share of your own rows to start from; or a file")
+    else:
+        train = _line("train", 0.0, "your own rows to start from: a share, or a file; there are few to spare")
+    return f"[consumer]\n{_line('name', 'consumer', 'you, as statements and the ledger call you')}\n{train}\n\n"
+
+
+def _model(found: Found) -> str:
+    """A network by default; a straight line where a regression has few rows, one's own and all providers' together."""
+    if found.task == "regression" and found.rows + found.for_sale < FEW_ROWS:
+        why = f"as all tables have fewer than {FEW_ROWS:,} rows; or mlp, a network"
+        return f"[model]\n{_line('kind', 'linear', why)}\n"
+    kinds = '"logistic" (classification), "linear" (regression), "mlp" or "cnn"'
+    return f'# [model]\n# kind = "mlp"             # {kinds}\n'
+
+
+def _features(features: tuple[str, ...] | None) -> str:
+    if features is None:
+        return "# features = […]           # without it, every column but the target is one\n"
+    rows = [""]
+    for name in map(quoted, features):
+        if len(rows[-1]) + len(name) > LONGEST_LINE:
+            rows.append("")
+        rows[-1] += f"{' ' if rows[-1] else ''}{name},"
+    return "features = [\n" + "\n".join(f"    {row}" for row in rows) + "\n]\n"

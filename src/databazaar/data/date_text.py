@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from databazaar.data.number_text import MISSING_WORDS
+from databazaar.data.number_text import MISSING_WORDS, Read
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"(?:{'|'.join(_MONTHS)})[a-z]*"
@@ -31,15 +31,7 @@ _TIME = re.compile(_CLOCK, re.IGNORECASE)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
-class Days(NamedTuple):
-    """One value per text: NaN where the text stands for nothing, or where it is unreadable."""
-
-    values: npt.NDArray[np.float64]
-    unreadable: npt.NDArray[np.bool_]
-    day_first: bool
-
-
-def days_in(texts: Sequence[str], day_first: bool | None = None) -> Days:
+def days_in(texts: Sequence[str], day_first: bool | None = None) -> Read:
     """The days that distinct trimmed texts of one column stand for; a time alone is a part of day 0.
 
     Where day and month could be either, a date of the same column with a number above 12 decides; then
@@ -55,7 +47,7 @@ def days_in(texts: Sequence[str], day_first: bool | None = None) -> Days:
     values = [_days(match, order) if match else None for match in found]
     missing = np.array([text.casefold() in MISSING_WORDS for text in texts], dtype=np.bool_)
     filled = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    return Days(filled, np.isnan(filled) & ~missing, order)
+    return Read(filled, np.isnan(filled) & ~missing, order)
 
 
 def days_of(column: pd.Series[Any]) -> npt.NDArray[np.float64]:

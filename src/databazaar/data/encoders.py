@@ -130,7 +130,7 @@ class CategoricalColumn:
 class HashedColumn:
     """A column of many categories: each is a 1 in one of `buckets` features, which it may share with others.
 
-    A category's bucket is its `bucket_of`, whoever has it; nothing of the hold-out's categories is kept.
+    A category has the same bucket, `bucket_of`, in every table; nothing of the hold-out's categories is kept.
     """
 
     name: str

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from databazaar.errors import BazaarError
@@ -49,14 +48,10 @@ BANKS = (
 
 
 @dataclass(frozen=True)
-class Bank:
+class Bank(BankKind):
     """One provider's transactions and what is true about them."""
 
-    id: str
     frame: pd.DataFrame
-    note: str
-    wrong_labels: float
-    relevance: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def fraud_banks(seed: int = 0) -> FraudBanks:
         holdout=_transactions(streams[0], HOLDOUT_ROWS),
         test=_transactions(streams[1], TEST_ROWS),
         banks=[
-            Bank(kind.id, _bank_transactions(stream, kind), kind.note, kind.wrong_labels, kind.relevance)
+            Bank(**vars(kind), frame=_bank_transactions(stream, kind))
             for kind, stream in zip(BANKS, streams[2:], strict=True)
         ],
     )
@@ -138,16 +133,12 @@ def _transactions(rng: np.random.Generator, rows: int, relevance: float = 1.0, r
             "distance_km": np.round(25.0 * np.exp(0.5 * far), 1),
             "seconds_since_last": np.round(7200.0 * np.exp(0.5 * pause)).astype(np.int64),
             "account_age_days": np.round(1500.0 * np.exp(0.4 * age)).astype(np.int64),
-            "merchant_risk": np.round(_percent(risk), 1),
+            "merchant_risk": np.round(100.0 / (1.0 + np.exp(-risk)), 1),
             "channel": [_CHANNELS[place] for place in channel],
             "country_group": [_COUNTRY_GROUPS[place] for place in country],
             TARGET: fraud.astype(np.int64),
         }
     )
-
-
-def _percent(standard: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return 100.0 / (1.0 + np.exp(-standard))
 
 
 def _market_toml(story: FraudBanks, seed: int) -> str:

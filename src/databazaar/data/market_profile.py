@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from databazaar.data.encoders import CategoricalColumn, DateColumn, HashedColumn, NumericColumn
-from databazaar.data.profile import Yardstick
+from databazaar.data.profile import Baseline
 from databazaar.data.profile_record import UNUSED, ColumnUse, MarketProfile, TableProfile, Understood
 from databazaar.data.profile_warnings import example_of, own_warnings, warnings_of
 from databazaar.data.schema import REASONS, Schema
@@ -30,22 +30,22 @@ class Profiler:
     def __init__(self, holdout: pd.DataFrame, target: str, task: TaskKind, columns: Sequence[ColumnUse]) -> None:
         self._columns, self._task = columns, task
         used = {column.name: column.understood for column in columns if column.understood not in UNUSED}
-        self._yardstick = Yardstick(holdout, target, task, used)
-        self._own = self._yardstick.measure(holdout, own=True)
-        warnings = own_warnings(self._yardstick, used, self._own)
+        self._baseline = Baseline(holdout, target, task, used)
+        self._own = self._baseline.measure(holdout, own=True)
+        warnings = own_warnings(self._baseline, used, self._own)
         self.holdout = self._own.profile.model_copy(update={"warnings": warnings})
 
     def table(self, frame: pd.DataFrame) -> TableProfile:
         """A table against the hold-out."""
-        measured = self._yardstick.measure(frame)
-        return measured.profile.model_copy(update={"warnings": warnings_of(measured, self._yardstick, self._own)})
+        measured = self._baseline.measure(frame)
+        return measured.profile.model_copy(update={"warnings": warnings_of(measured, self._baseline, self._own)})
 
     def market(self, own: Sequence[TableProfile], providers: Sequence[TableProfile]) -> MarketProfile:
         """The profile of the market; the hold-out's is the first of `own`."""
-        frame = self._yardstick.frame
+        frame = self._baseline.frame
         columns = (c.model_copy(update={"example": example_of(frame, c.name)}) for c in self._columns)
         return MarketProfile(
-            target=self._yardstick.target,
+            target=self._baseline.target,
             task=self._task,
             columns=tuple(columns),
             own=tuple(own),

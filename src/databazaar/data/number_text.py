@@ -32,10 +32,12 @@ _CODE = re.compile(r"0\d+")
 
 
 class Read(NamedTuple):
-    """One value per text: NaN where the text stands for nothing, or where it is unreadable."""
+    """One value per text: NaN where the text stands for nothing, or where it is unreadable. `day_first` is how dates
+    were read."""
 
     values: npt.NDArray[np.float64]
     unreadable: npt.NDArray[np.bool_]
+    day_first: bool = False
 
 
 def numbers_in(texts: Sequence[str]) -> Read:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from databazaar.data.columns import listed, plain
-from databazaar.data.comparable import spelling
-from databazaar.data.profile import Measured, Yardstick
+from databazaar.data.profile import Baseline, Measured, spelling
 from databazaar.data.profile_record import Understood
 from databazaar.data.signs import distinct, holds_written_dates, is_constant, is_identifier
 
@@ -21,24 +20,24 @@ OTHER_BALANCE = 0.25
 MANY_REPEATED = 0.05
 
 
-def own_warnings(yardstick: Yardstick, understood: Mapping[str, Understood], measured: Measured) -> tuple[str, ...]:
+def own_warnings(baseline: Baseline, understood: Mapping[str, Understood], measured: Measured) -> tuple[str, ...]:
     """What is odd about the consumer's own rows, which decide how all tables are read."""
     return (
-        *_column_signs(yardstick.frame, understood),
-        *_spellings(yardstick),
+        *_column_signs(baseline.frame, understood),
+        *_spellings(baseline),
         *_empty(measured, None),
         *_repeated(measured),
         *_few_of_a_class(measured),
     )
 
 
-def warnings_of(measured: Measured, yardstick: Yardstick, own: Measured) -> tuple[str, ...]:
+def warnings_of(measured: Measured, baseline: Baseline, own: Measured) -> tuple[str, ...]:
     """What is odd about a table against the consumer's own."""
     return (
         *_copied(measured, own),
         *_columns(measured),
         *_empty(measured, own),
-        *_unseen(measured, yardstick),
+        *_unseen(measured, baseline),
         *_shifted(measured),
         *_balance(measured, own),
         *_repeated(measured),
@@ -64,8 +63,8 @@ def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> 
             )
 
 
-def _spellings(yardstick: Yardstick) -> Iterator[str]:
-    for name, known in yardstick.known.items():
+def _spellings(baseline: Baseline) -> Iterator[str]:
+    for name, known in baseline.known.items():
         first: dict[str, str] = {}
         for text in sorted(known):
             twin = first.setdefault(spelling(text), text)
@@ -98,11 +97,11 @@ def _empty(measured: Measured, own: Measured | None) -> Iterator[str]:
             yield f"column {name!r} is empty in {share:.0%} of the rows: ask for values, or leave it out of `features`"
 
 
-def _unseen(measured: Measured, yardstick: Yardstick) -> Iterator[str]:
+def _unseen(measured: Measured, baseline: Baseline) -> Iterator[str]:
     for name, column in measured.categories.items():
         if not column.unseen:
             continue
-        known = {spelling(own): own for own in sorted(yardstick.known[name])}
+        known = {spelling(own): own for own in sorted(baseline.known[name])}
         twins = {strange: _twin(strange, known) for strange in column.strange}
         alike = [f"{strange!r} (yours: {twin!r})" for strange, twin in twins.items() if twin is not None]
         if alike:

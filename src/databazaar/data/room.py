@@ -1,4 +1,4 @@
-"""How much memory a table may take: a small file of somebody else's may be huge once it is read."""
+"""How much memory a table may take: a small file of another party may be huge once it is read."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ from databazaar.data.encoders import (
     bucket_of,
     mark,
 )
-from databazaar.data.labels import place_of, spellings_of
 from databazaar.data.number_text import look_like_codes, numbers_in
 from databazaar.data.schema import Array, Schema
+from databazaar.data.target import place_of, spellings_of
 
 UNKNOWN = -1
 """The class of a row whose label is none of the schema's, or missing; in a regression it is NaN."""

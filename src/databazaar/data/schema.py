@@ -18,9 +18,8 @@ from pydantic import ValidationError
 from databazaar.data.columns import as_numbers, suggestion
 from databazaar.data.encoders import LIMIT, CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
 from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
-from databazaar.data.labels import Classes, classes_of, places_of
 from databazaar.data.schema_message import MAX_WIDTH, SchemaMessage, TaskKind
-from databazaar.data.target import check_target, column_names, refuse_without_target
+from databazaar.data.target import Classes, check_target, classes_of, column_names, places_of, refuse_without_target
 from databazaar.errors import BazaarError
 
 __all__ = ["LIMIT", "Array", "Schema"]

@@ -14,9 +14,9 @@ VERSION = 2
 changes a number in defence/ that a verdict or a payment hangs on counts this up."""
 
 
-def _rule(help: str, at_most: float, in_files: bool = False) -> Any:
+def _rule(help: str, at_most: float) -> Any:
     """A rule that is a number, or off. Files choose a set by its name, and these figures go with the name."""
-    return setting(None, help, above=0, at_most=at_most, in_files=in_files)
+    return setting(None, help, above=0, at_most=at_most)
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,16 @@ class Defence:
     `doubt`: whether those about whom nothing is known in the end are paid.
     """
 
-    owners: bool = setting(False, "whether the providers of one owner share one place in the draw", in_files=False)
-    alike: float | None = _rule(
-        "from this cosine of their answers on, two providers share a place too", 1.0, in_files=True
-    )
+    owners: bool = setting(False, "whether the providers of one owner share one place in the draw")
+    alike: float | None = _rule("from this cosine of their answers on, two providers share a place too", 1.0)
     clip: float | None = _rule("the longest update, in usual lengths", 1e6)
     screen: float | None = _rule("the harm for which an update is left out of the average, in standard errors", 1e6)
     leak: float | None = _rule("the chance that an honest market has a false alarm about its hold-out", 0.5)
     new: float | None = _rule("the least share of an update that must not be public", 0.5)
     data: float | None = _rule("what answers must show before all of it is paid, in standard errors", 1e6)
-    cap: float | None = _rule("the largest share of the budget for one owner, of 14 or more", 1.0, in_files=True)
-    pay_left_out: bool = setting(
-        True, "whether answers that are left out of the average are paid in full", in_files=False
-    )
-    doubt: bool = setting(True, "whether owners who have shown nothing either way are paid in the end", in_files=False)
+    cap: float | None = _rule("the largest share of the budget for one owner, of 14 or more", 1.0)
+    pay_left_out: bool = setting(True, "whether answers that are left out of the average are paid in full")
+    doubt: bool = setting(True, "whether owners who have shown nothing either way are paid in the end")
     kind: ClassVar[str] = "defence"
 
     def __post_init__(self) -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from databazaar.codes import Code
-from databazaar.engines.memory import out_of_memory
-from databazaar.engines.protocol import Ask, Engine, Replies, as_update, raised
+from databazaar.engines.protocol import Ask, Engine, Replies, as_update, out_of_memory, pick_device, raised
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.learning.oracles import Oracle, compute_update
@@ -22,7 +21,11 @@ from databazaar.randomness import oracle_key
 class LoopEngine(Engine):
     """Runs each oracle by itself. A failing one is a reply that says why, and the others go on."""
 
-    name = "loop"
+    kind = "loop"
+
+    @classmethod
+    def make(cls, task: Task, providers: Sequence[Provider], device: str) -> LoopEngine:
+        return cls(task, providers, pick_device(device))
 
     def __init__(self, task: Task, providers: Sequence[Provider], device: torch.device) -> None:
         self.device = device

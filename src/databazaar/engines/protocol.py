@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from databazaar.codes import Code
+from databazaar.errors import BazaarError
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
@@ -113,7 +115,6 @@ class Beginning:
 class Engine(Protocol):
     """Answers asks. Inherit from it and write `query`. `check_engine` compares any engine with the reference."""
 
-    name: str
     device: torch.device
 
     def query(self, ask: Ask) -> Replies:
@@ -184,3 +185,36 @@ def as_update(answer: Any, params: Tensor) -> Tensor | Code:
     if answer.shape != tuple(params.shape):
         return Code.of("update-shape", found=str(list(answer.shape)), wanted=str(list(params.shape)))
     return torch.from_numpy(np.array(answer)).to(params)
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise BazaarError(f"device {name!r} is not here: use auto, cpu, or a GPU that torch can see") from None
+    return device
+
+
+def out_of_memory(reason: BaseException) -> bool:
+    """Whether there was no memory left. On a CPU torch has no exception of its own for that."""
+    lacks = "can't allocate memory" in str(reason) or "not enough memory" in str(reason)
+    return isinstance(reason, MemoryError | torch.OutOfMemoryError) or (isinstance(reason, RuntimeError) and lacks)
+
+
+@contextmanager
+def memory_may_run_out() -> Iterator[None]:
+    """A sentence in place of what a library says when it gets no memory."""
+    try:
+        yield
+    except Exception as reason:
+        if not out_of_memory(reason):
+            raise
+        raise BazaarError(
+            f"memory ran out in the middle of a round ({' '.join(str(reason).split())[:120]}): nothing of it is paid; "
+            "resume the run with more memory, or begin one with a lower per_round, smaller batches or fewer trained "
+            "parameters (an adapter)"
+        ) from reason

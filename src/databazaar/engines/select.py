@@ -1,64 +1,25 @@
-"""Chooses an engine and a device by name."""
+"""Makes an engine by its kind."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
+from typing import Any
 
-import torch
-
-from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Engine
-from databazaar.engines.vectorized import NotVectorizableError, VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.learning.fit import outputs_on, refuse_targets
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 from databazaar.parties.provider import Provider
+from databazaar.registry import ENGINES
 
 
-def pick_device(name: str) -> torch.device:
-    """`auto` takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise BazaarError(f"device {name!r} is not here: use auto, cpu, or a GPU that torch can see") from None
-    return device
-
-
-def make_engine(
-    name: str,
-    task: Task,
-    providers: Sequence[Provider],
-    device: str = "auto",
-    *,
-    address: str | None = None,
-    workers: int | None = None,
-    wait: float = 60.0,
-) -> Engine:
-    """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked; or `ray`,
-    which `address`, `workers` and `wait` are for: see `RayEngine`."""
-    if name == "ray":
-        from databazaar.engines.ray_engine import RayEngine
-
-        if device not in ("auto", "cpu"):
-            raise BazaarError(f"device {device!r}: the workers of engine ray compute on processors: use auto or cpu")
-        _refuse_misfits(task, providers)
-        return RayEngine(task, providers, address=address, workers=workers, wait=wait)
-    where = pick_device(device)
+def make_engine(kind: str, task: Task, providers: Sequence[Provider], device: str = "auto", **settings: Any) -> Engine:
+    """The engine of this kind, such as `loop` or `vectorized`. `settings` are its own: `RayEngine` has some."""
+    engine = ENGINES.find(kind)
     _refuse_misfits(task, providers)
-    if name == "loop":
-        return LoopEngine(task, providers, where)
-    if name != "vectorized":
-        raise BazaarError(f"engine {name!r} is unknown: use loop, vectorized or ray, or pass an engine of your own")
-    try:
-        return VectorizedEngine(task, providers, where)
-    except NotVectorizableError as reason:
-        warnings.warn(f"engine falls back from vectorized to loop: {reason}", stacklevel=2)
-        return LoopEngine(task, providers, where)
+    made: Engine = engine.make(task, providers, device, **settings)
+    return made
 
 
 def _refuse_misfits(task: Task, providers: Sequence[Provider]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,9 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from databazaar.codes import Code
 from databazaar.engines.graphs import Captured
+from databazaar.engines.loop import LoopEngine
 from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Rows
-from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, raised, why_invalid
+from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, pick_device, raised, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
@@ -62,7 +64,17 @@ class VectorizedEngine(Engine):
     The attribute `stacks` names what was chosen for each oracle.
     """
 
-    name = "vectorized"
+    kind = "vectorized"
+
+    @classmethod
+    def make(cls, task: Task, providers: Sequence[Provider], device: str) -> Engine:
+        """The reference engine takes its place, with a warning, where the work cannot be stacked."""
+        where = pick_device(device)
+        try:
+            return cls(task, providers, where)
+        except NotVectorizableError as reason:
+            warnings.warn(f"engine falls back from vectorized to loop: {reason}", stacklevel=3)
+            return LoopEngine(task, providers, where)
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from databazaar.canonical import GENESIS
 from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
@@ -23,7 +24,7 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.receipts import MOST_ACCESSES, Freed, Receipt, Settled
 from databazaar.federation.verdicts import Hearing, Told
-from databazaar.ledger.chain import GENESIS, Entry
+from databazaar.ledger.chain import Entry
 
 if TYPE_CHECKING:
     from databazaar.federation.signing import MarketKeys
@@ -39,10 +40,6 @@ SHARE = 0.25
 log = logging.getLogger(__name__)
 Owed = tuple[int, Settled | Freed | Told]
 """An access or held-back pay and the number of the entry that settled it, or a verdict and that of its figure."""
-_SAYS: dict[str, Callable[[Entry], Settled | Freed]] = {
-    **dict.fromkeys(("post", "void"), Settled.of),
-    **dict.fromkeys(("release", "return"), Freed.of),
-}
 
 
 class ReceiptSender:
@@ -72,13 +69,13 @@ class ReceiptSender:
         resumed = self._seq < 0 and bool(self._sent)
         for entry in entries:
             self._seq, self._head = entry.seq, entry.hash
-            if entry.kind in _SAYS and entry.provider is not None:
-                self._owe(entry.provider, entry.seq, _SAYS[entry.kind](entry))
+            if (entry.settles or entry.frees) and entry.provider is not None:
+                self._owe(entry.provider, entry.seq, Settled.of(entry) if entry.settles else Freed.of(entry))
             for provider, told in self._hearing.hear(entry):
                 self._owe(provider, entry.seq, told)
-            if entry.kind == "round":
+            if entry.ends_round:
                 self._rounds += 1
-            self._closed |= entry.kind == "close"
+            self._closed |= entry.closes
         if self._closed or resumed or self._rounds >= self._due + EVERY:
             self._due = self._rounds
             self._send_all()

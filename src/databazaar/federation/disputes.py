@@ -103,13 +103,13 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
         told.update(one for one in hearing.hear(entry) if one[0] in providers)
         if entry.seq in wanted:
             heads[entry.seq] = entry.hash
-        if entry.kind in ("post", "void"):
+        if entry.settles:
             how = Settled.of(entry)
             if entry.provider in providers:
                 settled[how.round, how.draw] = entry.provider, how
             if how.reply:
                 found.named.setdefault(how.reply, []).append(how)
-        elif entry.kind in ("release", "return") and entry.provider in providers:
+        elif entry.frees and entry.provider in providers:
             freed[entry.provider, entry.round] = Freed.of(entry)
     said = [*_accesses(receipts, settled), *_freed(receipts, freed), *_verdicts(receipts, told)]
     found.broken = [*_heads(receipts, heads, length), *said, *contradictions(receipts)]

@@ -34,7 +34,9 @@ from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 if TYPE_CHECKING:
+    from databazaar.federation.job import FederatedJob
     from databazaar.federation.signing import MarketKeys
+    from databazaar.parties import Provider
 
 IN_MEMORY = "0" * 32
 """The id under which providers record the asks of a run that is kept nowhere."""
@@ -64,7 +66,13 @@ class FederatedEngine(Engine):
     `privacy` has what providers with differential privacy say that they have spent, as (ε, δ).
     """
 
-    name = "federated"
+    kind = "federated"
+
+    @classmethod
+    def make(
+        cls, task: object, providers: Sequence[Provider], device: str, *, federation: FederatedJob
+    ) -> FederatedEngine:
+        return federation.engine([provider.id for provider in providers])
 
     def __init__(
         self,

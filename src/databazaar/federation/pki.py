@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from databazaar.canonical import statement
 from databazaar.errors import BazaarError
 
 CA_DAYS = 3650
@@ -171,8 +171,7 @@ def proves(certificate: x509.Certificate, market: str, name: str, request: str, 
 
 def _renewal(market: str, name: str, request: str) -> bytes:
     """What is signed says what it is for, so that it can serve for nothing else."""
-    asked = {"kind": "renewal", "market": market, "provider": name, "request": request}
-    return json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
+    return statement("renewal", {"market": market, "provider": name, "request": request})
 
 
 def check_certificate(text: str, authority_text: str, name: str, key: rsa.RSAPrivateKey) -> None:

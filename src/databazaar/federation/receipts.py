@@ -18,10 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from databazaar.canonical import canonical, statement
 from databazaar.codes import Code
 from databazaar.federation.verdicts import Told
 from databazaar.files import append_lines, lines_of
-from databazaar.ledger.chain import Entry, canonical
+from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import is_hash
 
 RECEIPTS = "receipts.jsonl"
@@ -49,7 +50,7 @@ class Settled:
     @classmethod
     def of(cls, entry: Entry) -> Settled:
         """What a post or a void says."""
-        paid = entry.amount if entry.kind == "post" else None
+        paid = entry.amount if entry.posts else None
         reply = str(entry.body.get("reply", ""))
         return cls(entry.round or 0, entry.draw or 0, paid, entry.reason, reply, entry.body.get("held", 0))
 
@@ -82,7 +83,7 @@ class Freed:
     @classmethod
     def of(cls, entry: Entry) -> Freed:
         """What a release or a return says."""
-        return cls(entry.round, entry.amount or 0, entry.kind == "release")
+        return cls(entry.round, entry.amount or 0, entry.releases)
 
     @property
     def when(self) -> str:
@@ -110,9 +111,9 @@ class Receipt:
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
-        said = {"kind": "receipt", **asdict(self), "accesses": [one.body() for one in self.accesses]}
+        said = {**asdict(self), "accesses": [one.body() for one in self.accesses]}
         later = ("freed", "verdicts")
-        return canonical({name: value for name, value in said.items() if name not in later or value}).encode()
+        return statement("receipt", {name: value for name, value in said.items() if name not in later or value})
 
     @property
     def server(self) -> str:

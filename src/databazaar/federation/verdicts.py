@@ -53,15 +53,15 @@ class Hearing:
 
     def hear(self, entry: Entry) -> list[tuple[str, Told]]:
         """The verdicts that an entry of a sound ledger brings, with the provider that each is told to."""
-        if entry.kind == "open":
+        if entry.opens:
             self._terms = Terms.from_body(entry.body)
             self._defence = Defence.of(self._terms.rules.get("defence", {}))
             self._court = Court.new(self._terms.roster, self._defence.owners)
         elif self._terms is None or self._defence.off:
             return []
-        elif entry.kind in ("post", "void") and entry.provider is not None:
-            self._valid.setdefault(self._terms.places[entry.provider], entry.kind == "post")
-        elif entry.kind == "round":
+        elif entry.settles and entry.provider is not None:
+            self._valid.setdefault(self._terms.places[entry.provider], entry.posts)
+        elif entry.ends_round:
             return self._judge(entry, self._terms)
         return []
 

@@ -36,7 +36,7 @@ class Scores:
 
 
 class Evaluator:
-    """Scores stacked parameter vectors [R, d] on the hold-out, which leaves this object by `recipe` alone."""
+    """Scores stacked parameter vectors [R, d] on the hold-out, which never leaves this object."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class Evaluator:
         self._utility = utility if callable(utility) else utility_of(utility)
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
-        self._given = holdout
         self.floats_per_model = float("inf")
         if isinstance(self._utility, Utility):
             if holdout is None or self._module is None:
@@ -93,14 +92,6 @@ class Evaluator:
     def holdout(self) -> Examples:
         """What a built-in utility judges by, on this evaluator's device."""
         return self._x, self._y
-
-    @property
-    def recipe(self) -> tuple[Task, Examples, Utility] | None:
-        """Task, hold-out and utility, from which another process makes one that scores alike; None where it cannot,
-        because a function of the user's is asked."""
-        if callable(self._utility) or self._given is None:
-            return None
-        return self._task, self._given, self._utility
 
     @property
     def judges_rows(self) -> bool:

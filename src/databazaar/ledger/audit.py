@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.canonical import GENESIS
 from databazaar.ledger.book import Book
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.record import Record
 from databazaar.ledger.rounds import Round, Rounds, Scores
 from databazaar.ledger.terms import Terms

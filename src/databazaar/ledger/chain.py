@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any, Literal, NamedTuple, get_args
 
+from databazaar.canonical import canonical, chained
 from databazaar.codes import Code
 
 Kind = Literal["open", "reserve", "post", "void", "release", "return", "round", "close"]
 KINDS: tuple[str, ...] = get_args(Kind)
-GENESIS = "0" * 64
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+_FIELDS: dict[Kind, tuple[bool | None, ...]] = {
+    **dict.fromkeys(("open", "close"), (False, False, False, False)),
+    **dict.fromkeys(("reserve", "post", "void"), (True, True, True, True)),
+    **dict.fromkeys(("release", "return"), (None, False, True, True)),
+    "round": (True, False, False, False),
+}
+"""Which of round, draw, provider and amount an entry has, by its kind; None leaves it open."""
 
 Fields = tuple[int, Kind, int | None, int | None, str | None, int | None, dict[str, Any]]
 """All of an entry but its hash."""
@@ -34,6 +38,47 @@ class Entry(NamedTuple):
         return Entry(*self.fields, hash=self.digest(previous))
 
     @property
+    def opens(self) -> bool:
+        return self.kind == "open"
+
+    @property
+    def reserves(self) -> bool:
+        return self.kind == "reserve"
+
+    @property
+    def settles(self) -> bool:
+        """Whether it settles an access: a post, or a void."""
+        return self.kind in ("post", "void")
+
+    @property
+    def posts(self) -> bool:
+        return self.kind == "post"
+
+    @property
+    def frees(self) -> bool:
+        """Whether it settles pay that was held back."""
+        return self.kind in ("release", "return")
+
+    @property
+    def releases(self) -> bool:
+        return self.kind == "release"
+
+    @property
+    def ends_round(self) -> bool:
+        return self.kind == "round"
+
+    @property
+    def closes(self) -> bool:
+        return self.kind == "close"
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether it has the fields that an entry of its kind has, and no others."""
+        found = (self.round, self.draw, self.provider, self.amount)
+        pairs = zip(_FIELDS[self.kind], found, strict=True)
+        return all(has is None or has == (value is not None) for has, value in pairs)
+
+    @property
     def reason(self) -> Code | None:
         """Why it is void, where it says so; a ValueError where what it says is no code."""
         return Code.read(self.body["reason"]) if "reason" in self.body else None
@@ -43,23 +88,10 @@ class Entry(NamedTuple):
         return self[:7]
 
     def digest(self, previous: str) -> str:
-        return digest(previous, self.fields)
+        """The hash of the entry: that of the one before it and of its own canonical JSON."""
+        return chained(previous, canonical(self.fields))
 
     def __str__(self) -> str:
         where = [f"round {self.round}"] if self.round is not None else []
         where += [f"draw {self.draw}"] if self.draw is not None else []
         return f"entry {self.seq} ({', '.join([self.kind, *where])})"
-
-
-def canonical(value: Any) -> str:
-    """JSON with one spelling only: sorted keys, no spaces, floats as their shortest exact decimal, no NaN.
-
-    >>> canonical({"b": 0.1, "a": [1, None]})
-    '{"a":[1,null],"b":0.1}'
-    """
-    return _ENCODER.encode(value)
-
-
-def digest(previous: str, fields: Fields) -> str:
-    """The hash of an entry: that of the one before it and of its own canonical JSON."""
-    return hashlib.sha256(f"{previous}\n{canonical(fields)}".encode()).hexdigest()

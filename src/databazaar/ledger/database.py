@@ -9,8 +9,8 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from databazaar.canonical import GENESIS
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.schema import ENTRIES, VERSION, prepare, refuse_other
 from databazaar.ledger.sql import SqlStore, brief
 

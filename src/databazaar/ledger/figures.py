@@ -1,9 +1,8 @@
-"""The figures that verdicts are made of, kept in columns over all rounds: what a replay has seen of every answer."""
+"""The figures that verdicts are made of, by provider: what a replay has seen of every answer."""
 
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,23 +38,19 @@ class Figures:
     """
 
     def __init__(self) -> None:
-        self._rounds, self._providers = array("q"), array("q")
-        self._columns = {name: array("d") for name in SHOWN}
+        self._rows: dict[int, list[tuple[float, ...]]] = {}
 
     def add(self, round: int, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> None:
         """A round's findings, without those whose answers are void."""
-        for place, (provider, counts) in enumerate(zip(asked, valid, strict=True)):
-            if not counts:
-                continue
-            self._rounds.append(round)
-            self._providers.append(provider)
-            for name, column in self._columns.items():
-                figure = findings.at(name, place)
-                column.append(math.nan if figure is None else figure)
+        for place, provider in enumerate(asked):
+            if valid[place]:
+                figures = (findings.at(name, place) for name in SHOWN)
+                row = round, *(math.nan if figure is None else figure for figure in figures)
+                self._rows.setdefault(provider, []).append(row)
 
     def curves(self, providers: int) -> list[Curve]:
         """Everybody's, in the order of the roster."""
-        who = np.array(self._providers, dtype=np.int64)
-        order, ends = np.argsort(who, kind="stable"), np.cumsum(np.bincount(who, minlength=providers))[:-1]
-        columns = [np.array(column)[order] for column in (self._rounds, *self._columns.values())]
-        return [Curve(*own) for own in zip(*(np.split(column, ends) for column in columns), strict=True)]
+        tables = (
+            np.array(self._rows.get(i, []), dtype=np.float64).reshape(-1, 1 + len(SHOWN)) for i in range(providers)
+        )
+        return [Curve(table[:, 0].astype(np.int64), *table[:, 1:].T) for table in tables]

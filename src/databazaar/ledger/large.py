@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import open_plain
-from databazaar.ledger.chain import canonical
 from databazaar.vectors import TYPES, hash_array
 
 LARGE = 2**22

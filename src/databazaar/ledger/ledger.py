@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from databazaar.canonical import GENESIS, canonical
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
 from databazaar.ledger.book import NOT_SETTLED
-from databazaar.ledger.chain import GENESIS, Entry, canonical
+from databazaar.ledger.chain import Entry
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import NOT_AGREED

@@ -1,19 +1,17 @@
-"""What a replay goes through on its way, as far as reports look at it. Of T rounds and n providers it never holds T × n
-numbers: of many rounds the chances of some are kept, and purses are made when they are asked for."""
+"""What a replay goes through on its way, as far as reports look at it. Of many rounds the chances of some are kept."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from databazaar.defence import Verdict
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.figures import Figures
-from databazaar.ledger.rounds import Line, Numbers, Places, Rounds, Scores
-from databazaar.roster import Amounts, Purse
+from databazaar.ledger.rounds import Line, Numbers, Rounds, Scores
+from databazaar.roster import Purse
 
 MOST_ROWS, MOST_NUMBERS = 2048, 2**22
 """So many rows of chances are kept at the most, and so many numbers in all of them together."""
@@ -52,60 +50,6 @@ def most_rows(width: int) -> int:
     return max(2, min(MOST_ROWS, MOST_NUMBERS // width) // 2 * 2)
 
 
-class Purses(Sequence[Purse]):
-    """What each round was drawn from, and what the next one would be. Kept are the money that was left, the quotes
-    wherever they changed, and the caps: how often somebody was drawn before, the rounds tell."""
-
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
-        self._left: list[int] = []
-        self._changed: list[int] = []
-        self._quotes: list[Amounts] = []
-        self._first: Purse | None = None
-        self._drawn: tuple[int, Places] = 0, np.zeros(0, dtype=np.int64)
-
-    def add(self, purse: Purse) -> None:
-        if self._first is None:
-            self._first = purse
-        if not self._quotes or purse.quotes is not self._quotes[-1]:
-            self._changed.append(len(self._left))
-            self._quotes.append(purse.quotes)
-        self._left.append(purse.left)
-
-    def __len__(self) -> int:
-        return len(self._left)
-
-    @overload
-    def __getitem__(self, place: int) -> Purse: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Purse, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> Purse | tuple[Purse, ...]:
-        if isinstance(place, slice):
-            return tuple(self._purse(at) for at in range(*place.indices(len(self))))
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"purse {place} of {len(self)}")
-        return self._purse(place % len(self))
-
-    def _purse(self, place: int) -> Purse:
-        assert self._first is not None
-        caps, quotes = self._first.accesses_left, self._quotes[bisect_right(self._changed, place) - 1]
-        left = None if caps is None else caps - self._drawn_before(place, len(caps))
-        return Purse(self._left[place], quotes, left, self._first.most_per_access, self._first.most_per_round)
-
-    def _drawn_before(self, place: int, providers: int) -> Places:
-        """How often each was drawn before this round, counted on from the round that was asked for last."""
-        known, drawn = self._drawn
-        if not len(drawn):
-            drawn = np.zeros(providers, dtype=np.int64)
-        low, high = sorted((known, place))
-        between = np.bincount(self._rounds.providers_of(low, high), minlength=providers)
-        drawn = drawn + between if place >= known else drawn - between
-        self._drawn = place, drawn
-        return drawn
-
-
 class Freed(NamedTuple):
     """Held-back pay of a provider that was settled: for it, or for the consumer. `round` is None at the close."""
 
@@ -122,7 +66,7 @@ class Record:
 
     def __init__(self) -> None:
         self.rounds = Rounds()
-        self.purses = Purses(self.rounds)
+        self.purses: list[Purse] = []
         self.verdicts: list[tuple[int, Verdict]] = []
         self.freed: list[Freed] = []
         self.entries: dict[int, tuple[int, str]] = {}
@@ -132,7 +76,7 @@ class Record:
 
     def begins(self, purse: Purse, chances: Callable[[], Numbers]) -> None:
         """A round begins, or would begin."""
-        self.purses.add(purse)
+        self.purses.append(purse)
         self._next = chances
 
     def ends(self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = ()) -> None:
@@ -145,8 +89,8 @@ class Record:
 
     def frees(self, place: int, entry: Entry) -> None:
         """Held-back pay of who is at this place was settled, in the round that ended last or at the close."""
-        self.freed.append(Freed(entry.round, entry.provider or "", entry.amount or 0, entry.kind == "release"))
-        self.rounds.free(place, entry.kind == "release")
+        self.freed.append(Freed(entry.round, entry.provider or "", entry.amount or 0, entry.releases))
+        self.rounds.free(place, entry.releases)
 
     @property
     def stride(self) -> int:

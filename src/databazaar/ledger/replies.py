@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from databazaar.ledger.chain import canonical
+from databazaar.canonical import canonical, statement
 
 LONGEST_LINE = 8192
 """No line of replies.jsonl is longer."""
@@ -45,7 +45,7 @@ class ReplyStatement:
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
-        return canonical({"kind": "reply", **asdict(self)}).encode()
+        return statement("reply", asdict(self))
 
     @cached_property
     def digest(self) -> str:

@@ -15,7 +15,7 @@ def refuse_no_scores(entry: Entry, bounded: bool) -> None:
     what it has reached."""
     body = entry.body
     scores = {name: body[name] for name in SCORES if body.get(name) is not None}
-    needed = {"utility", "reached"} if entry.kind == "round" else {"utility"}
+    needed = {"utility", "reached"} if entry.ends_round else {"utility"}
     if not needed <= scores.keys() or any(type(score) not in (int, float) for score in scores.values()):
         raise LedgerError(f"{entry}: a utility or a loss is not a number")
     utilities = [scores[name] for name in ("utility", "reached") if name in scores]

@@ -13,8 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
+from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
-from databazaar.ledger.chain import KINDS, Entry, canonical
+from databazaar.ledger.chain import KINDS, Entry
 from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_other
 from databazaar.ledger.store import Snapshot, Store

@@ -15,8 +15,7 @@ from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
 from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
-from databazaar.engines.memory import memory_may_run_out
-from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
@@ -335,7 +334,7 @@ def _ended(ledger: Ledger) -> dict[Ended, None]:
     return {
         (entry.round or 0, places[entry.provider or ""], entry.reason): None
         for entry in ledger.store.entries()
-        if entry.kind in ("post", "void")
+        if entry.settles
     }
 
 

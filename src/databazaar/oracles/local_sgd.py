@@ -31,10 +31,10 @@ class LocalSGD:
     step: float | Callable[[int], float] = setting(0.1, "the providers' learning rate", above=0)
     batch_size: int = setting(32, "the rows of a mini-batch", at_least=1, at_most=MOST_STEPS)
     epochs: int = setting(1, "passes over the provider's data", at_least=1, at_most=MOST_STEPS)
-    momentum: float = setting(0.0, "of sgd; 0 is plain SGD", at_least=0, below=1)
+    momentum: float = setting(0.0, "of sgd; 0 is plain SGD", at_least=0, below=1, in_files=False)
     steps: int | None = setting(64, "the most mini-batches of an ask", at_least=1, at_most=MOST_STEPS)
     optimizer: OptimizerKind = setting("sgd", "adam begins afresh with every ask, and wants a smaller step")
-    weight_decay: float = setting(0.0, "as torch.optim.SGD and AdamW have it; 0 is none", at_least=0)
+    weight_decay: float = setting(0.0, "as torch.optim.SGD and AdamW have it; 0 is none", at_least=0, in_files=False)
     kind: ClassVar[str] = "local-sgd"
 
     def __post_init__(self) -> None:

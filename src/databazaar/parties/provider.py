@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ class Provider(Displayed):
     `most_accesses` is how often one job may draw it: every draw counts, also one whose reply failed. `price_changes`
     are announced to everybody before the first round: pairs (round, price), the first round being 0.
 
+    `source` gives the same `data` again wherever it is called: on another machine of a cluster, for instance.
+
     >>> Provider("pier-bank", price=20, most_accesses=30, price_changes=[(10, 25)]).offer.price_at(10)
     25
 
@@ -39,6 +41,7 @@ class Provider(Displayed):
     price: int = 1
     most_accesses: int | None = None
     price_changes: Iterable[tuple[int, int]] = ()
+    source: Callable[[], Any] | None = None
     offer: Offer = field(init=False)
     """The provider as the market's rules see it."""
 

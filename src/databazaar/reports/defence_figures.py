@@ -16,7 +16,6 @@ from databazaar.defence.judge import FIRST_LOOK, LEAST, leak_limit
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.rounds import Numbers
 from databazaar.reports import style
-from databazaar.reports.curves import thinned
 from databazaar.runs.defended import Defended
 from databazaar.runs.report import Report
 
@@ -53,13 +52,10 @@ def panels(defended: Defended) -> list[Panel]:
         title, says = "What persists in the answers", "of an ordinary provider’s"
         found.append(Panel(title, says, lambda one: one.signal, (LEAST,), shown, band=True))
     if settings.screen is not None and any(stand.left_out for stand in defended.stands):
-        most = sorted((i for i, stand in enumerate(defended.stands) if stand.left_out), key=_left_out(defended))
+        out = [i for i, stand in enumerate(defended.stands) if stand.left_out]
+        most = sorted(out, key=lambda i: -defended.stands[i].left_out)
         found.append(Panel("Harm", "standard errors", lambda one: one.harm, (settings.screen,), tuple(most)))
     return [panel for panel in found if any(np.isfinite(panel.figure(one)).any() for one in defended.curves)]
-
-
-def _left_out(defended: Defended) -> Callable[[int], int]:
-    return lambda place: -defended.stands[place].left_out
 
 
 def evidence(report: Report) -> Figure:
@@ -107,16 +103,15 @@ def _draw(axes: Axes, panel: Panel, defended: Defended, colours: dict[int, str])
             wide = 2 * curve.error[(at - 1).astype(int)]
             axes.fill_between(at, middle - wide, middle + wide, color=colour, alpha=0.18, linewidth=0)
     for limit in panel.limits:
-        axes.axhline(limit, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1)
-    axes.set_title(panel.title, loc="left")
-    axes.set_title(panel.says, loc="right", fontweight="normal")
+        axes.axhline(limit, color=style.INK, linestyle=style.DASHED, linewidth=1.1)
+    style.titled(axes, panel.title, panel.says)
     axes.set_ylim(*_range(panel, defended))
 
 
 def _line(values: Numbers) -> tuple[Numbers, Numbers]:
     """The answers that have a figure, counted from 1, and the figures; of many, those that stand out."""
     known = np.flatnonzero(np.isfinite(values))
-    places, heights = thinned(values[known].tolist(), MOST_POINTS)
+    places, heights = style.thinned(values[known].tolist(), MOST_POINTS)
     return (known[places] + 1).astype(np.float64), heights
 
 
@@ -137,6 +132,6 @@ def _legend(figure: Figure, defended: Defended, colours: dict[int, str]) -> None
     if len(defended.stands) > len(colours):
         lines.append(Line2D([], [], color=style.GREY, linewidth=0.8))
         names.append("others" if colours else "providers")
-    lines.append(Line2D([], [], color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1))
+    lines.append(Line2D([], [], color=style.INK, linestyle=style.DASHED, linewidth=1.1))
     names.append("limit")
     style.legend(figure, lines, names, ncols=4, handlelength=1.6)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,17 +19,11 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from databazaar.files import write_whole
 from databazaar.money import Currency
 from databazaar.reports import style
-from databazaar.reports.curves import thinned
 from databazaar.reports.defence_figures import evidence, panels
 from databazaar.reports.gain_figures import gain_per_coin, shares
 from databazaar.reports.wording import amount, count, number, percent
 from databazaar.runs.payouts import Payouts
 from databazaar.runs.report import Report
-
-
-def utility_curve(report: Report) -> list[float]:
-    """Utility after 0, 1, … T rounds."""
-    return report.utilities
 
 
 def loss_curve(report: Report) -> list[float] | None:
@@ -43,7 +38,7 @@ def learning(report: Report) -> Figure:
     loss = loss_curve(report)
     figure = style.new_figure()
     panels = figure.subplots(2 if loss else 1, 1, sharex=True, squeeze=False)[:, 0]
-    _curve(panels[0], utility_curve(report), "Utility", style.BLUE)
+    _curve(panels[0], report.utilities, "Utility", style.BLUE)
     if loss:
         _curve(panels[1], loss, "Loss", style.VERMILLION)
     style.rounds_axis(panels[-1], len(report.rounds))
@@ -51,10 +46,11 @@ def learning(report: Report) -> Figure:
 
 
 def _curve(axes: Axes, values: Sequence[float], name: str, colour: str) -> None:
-    axes.plot(*thinned(values), color=colour, marker="o" if len(values) <= 30 else "", markersize=3.5, clip_on=False)
+    axes.plot(
+        *style.thinned(values), color=colour, marker="o" if len(values) <= 30 else "", markersize=3.5, clip_on=False
+    )
     axes.plot(len(values) - 1, values[-1], "o", color=colour, markersize=5.5, clip_on=False, zorder=5)
-    axes.set_title(name, loc="left", color=colour)
-    axes.set_title(f"{number(values[0])} → {number(values[-1])}", loc="right", fontweight="normal")
+    style.titled(axes, name, f"{number(values[0])} → {number(values[-1])}", color=colour)
     axes.margins(y=0.12)
 
 
@@ -64,8 +60,7 @@ def distribution(report: Report) -> Figure:
     paid have a row, and all others one with their mean."""
     p, names, others = _chances(report)
     providers, columns = p.shape[0], p.shape[1] if report.stride == 1 else len(report.rounds) + 1
-    figure = style.new_figure(style.height_for(providers))
-    axes = figure.subplots()
+    figure, axes = style.chart("Chance of being asked next", height=style.height_for(providers))
     norm = _probability_norm(p)
     image = axes.imshow(
         _thinned(p),
@@ -94,7 +89,6 @@ def distribution(report: Report) -> Figure:
     bar.minorformatter = NullFormatter()
     bar.minorlocator = NullLocator()
     bar.update_ticks()
-    axes.set_title("Chance of being asked next", loc="left")
     if step > 1:
         axes.set_ylabel(f"{count(providers, 'provider')}; one name in {step} is shown")
     if others:
@@ -143,8 +137,7 @@ def payouts(report: Report) -> Figure:
     lines = report.lines
     shown = [lines[place] for place in np.argsort(-lines.pay, kind="stable")[: style.MOST_ROWS].tolist()]
     colours = owner_colours(lines)
-    figure = style.new_figure(style.height_for(len(shown)))
-    axes = figure.subplots()
+    figure, axes = style.chart("Pay and accesses", height=style.height_for(len(shown)))
     most = max(float(shown[0].pay), 1.0)
     axes.barh(
         range(len(shown)),
@@ -162,7 +155,6 @@ def payouts(report: Report) -> Figure:
     axes.set_xlim(0, most / (1 - room))
     money_axis(axes, report.currency, "x")
     axes.grid(False, axis="y")
-    axes.set_title("Pay and accesses", loc="left")
     if len(lines) > len(shown):
         rest = percent(int(lines.pay.sum()) - sum(payout.pay for payout in shown), report.spent)
         others = count(len(lines) - len(shown), "other")
@@ -207,24 +199,21 @@ def _short(value: float) -> str:
 def spend(report: Report) -> Figure:
     """Cumulative payments against the budget, with what was voided on the way and refunded at the end, or is held."""
     rounds = report.columns
-    places, paid = thinned([0.0, *accumulate(map(float, rounds.spent))])
+    places, paid = style.thinned([0.0, *accumulate(map(float, rounds.spent))])
     voided = [0.0, *accumulate(map(float, rounds.in_rounds(rounds.voided)))]
-    figure = style.new_figure()
-    axes = figure.subplots()
+    figure, axes = style.chart("Spend against the budget", f"{percent(report.spent, report.budget)} spent")
     ends, top = len(report.rounds), float(report.budget)
     written = amount(report.currency, report.budget)
-    axes.axhline(top, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.3, label=f"Budget {written}")
+    axes.axhline(top, color=style.INK, linestyle=style.DASHED, linewidth=1.3, label=f"Budget {written}")
     axes.fill_between(places, paid, color=style.BLUE, alpha=0.14, linewidth=0)
     written = amount(report.currency, report.spent)
     axes.plot(places, paid, color=style.BLUE, marker="o" if ends <= 30 else "", markersize=3.5, label=f"Paid {written}")
     written = amount(report.currency, round(voided[-1]))
-    axes.plot(*thinned(voided), color=style.VERMILLION, linestyle=(0, (2, 1.5)), label=f"Voided {written}")
+    axes.plot(*style.thinned(voided), color=style.VERMILLION, linestyle=(0, (2, 1.5)), label=f"Voided {written}")
     _rest(axes, report)
     style.rounds_axis(axes, ends)
     axes.set_ylim(0, max(top, voided[-1], 1.0) * 1.06)
     money_axis(axes, report.currency, "y")
-    axes.set_title("Spend against the budget", loc="left")
-    axes.set_title(f"{percent(report.spent, report.budget)} spent", loc="right", fontweight="normal")
     figure.legend(loc="outside lower center", ncols=2, handlelength=1.8)
     return figure
 
@@ -234,15 +223,8 @@ def _rest(axes: Axes, report: Report) -> None:
     name, colour, low, high = "Refunded", style.GREEN, report.budget - report.refunded, report.budget
     if not report.closed:
         name, colour, low, high = "Held", style.ORANGE, report.spent, report.spent + report.held
-    axes.plot(
-        [len(report.rounds)] * 2,
-        [low, high],
-        color=colour,
-        linewidth=5,
-        solid_capstyle="butt",
-        clip_on=False,
-        label=f"{name} {amount(report.currency, high - low)}",
-    )
+    look: dict[str, Any] = {"color": colour, "linewidth": 5, "solid_capstyle": "butt", "clip_on": False}
+    axes.plot([len(report.rounds)] * 2, [low, high], label=f"{name} {amount(report.currency, high - low)}", **look)
 
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {

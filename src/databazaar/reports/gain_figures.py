@@ -9,8 +9,8 @@ from matplotlib.patches import Patch
 from databazaar.reports import style
 from databazaar.reports.per_coin import PerCoin
 from databazaar.reports.wording import count
-from databazaar.runs.course import Course
 from databazaar.runs.report import Report
+from databazaar.runs.trajectory import Trajectory
 
 MOST_COLUMNS = 600
 FARTHEST = 3.0
@@ -20,8 +20,8 @@ FARTHEST = 3.0
 def shares(report: Report) -> Figure:
     """The part of a round's money that the sampler's chances give to each provider, round by round: the best paid by
     name, and all others as one."""
-    course = Course(report)
-    rows, rounds = course.shares, np.array(course.begins)
+    trajectory = Trajectory(report)
+    rows, rounds = trajectory.shares, np.array(trajectory.begins)
     places = np.argsort(-report.lines.pay, kind="stable").tolist()
     named, rest = places[: len(style.OWNER_COLOURS)], places[len(style.OWNER_COLOURS) :]
     names, lines = [report.lines.ids[i] for i in named], [rows[:, i] for i in named]
@@ -30,13 +30,11 @@ def shares(report: Report) -> Figure:
         names.append(report.lines.ids[rest[0]] if len(rest) == 1 else count(len(rest), "other"))
         lines.append(rows[:, rest].sum(axis=1))
     at = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_COLUMNS)).astype(int))
-    figure = style.new_figure(3.9)
-    axes = figure.subplots()
+    figure, axes = style.chart("Share of a round’s money, by the chances", height=3.9)
     axes.stackplot(rounds[at], [100 * line[at] for line in lines], colors=colours, linewidth=0.6, edgecolor="white")
-    style.rounds_axis(axes, course.rounds)
+    style.rounds_axis(axes, trajectory.rounds)
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_formatter(lambda value, _position: f"{value:.0f} %")
-    axes.set_title("Share of a round’s money, by the chances", loc="left")
     style.legend(figure, [Patch(color=colour) for colour in colours], names, ncols=3, handlelength=1.0)
     return figure
 
@@ -49,8 +47,9 @@ def gain_per_coin(report: Report) -> Figure:
     half = style.MOST_ROWS // 2
     shown = ranked if len(ranked) <= 2 * half else ranked[:half] + ranked[-half:]
     per_coin = PerCoin.of(report)
-    figure = style.new_figure(style.height_for(len(shown)))
-    axes = figure.subplots()
+    mean = report.gain_per_coin
+    note = "" if mean is None else f"market {per_coin.plain(mean)}"
+    figure, axes = style.chart("Gain per coin", note, style.height_for(len(shown)))
     values = np.array([per_coin.coins * (one.gain_per_coin or 0.0) for one in shown])
     errors = np.array([per_coin.coins * (one.gain_per_coin_error or 0.0) for one in shown])
     farthest = _farthest(report, per_coin)
@@ -71,10 +70,8 @@ def gain_per_coin(report: Report) -> Figure:
     axes.set_ylim(max(len(shown), 3) - 0.4, -0.6)
     axes.grid(False, axis="y")
     axes.set_xlabel(f"gain in utility per {per_coin.coins:,} {style.label(report.currency.name, 40)}")
-    axes.set_title("Gain per coin", loc="left")
-    if report.gain_per_coin is not None:
-        axes.axvline(per_coin.coins * report.gain_per_coin, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.2)
-        axes.set_title(f"market {per_coin.plain(report.gain_per_coin)}", loc="right", fontweight="normal")
+    if mean is not None:
+        axes.axvline(per_coin.coins * mean, color=style.INK, linestyle=style.DASHED, linewidth=1.2)
     if len(shown) < len(ranked):
         axes.set_ylabel(f"the first and the last {half} of {len(ranked):,}")
     return figure

@@ -29,8 +29,7 @@ def calibration(evaluation: Evaluation) -> Figure:
     two = p.shape[1] == 2
     said = p[:, 1] if two else p.max(1)
     right = (y == 1) if two else (p.argmax(1) == y)
-    figure = style.new_figure()
-    axes = figure.subplots()
+    figure, axes = style.chart("Calibration", f"Brier score {number(evaluation.metrics['brier'])}")
     _diagonal(axes, 0.0, 1.0)
     for rows in np.array_split(np.argsort(said, kind="stable"), min(BINS, len(said))):
         share = float(right[rows].mean())
@@ -42,8 +41,6 @@ def calibration(evaluation: Evaluation) -> Figure:
     _unit_square(axes)
     axes.set_xlabel(f"chance of {style.label(evaluation.names[1])} that the model gives" if two else "chance it gives")
     axes.set_ylabel("share that is so" if two else "share that is right")
-    axes.set_title("Calibration", loc="left")
-    axes.set_title(f"Brier score {number(evaluation.metrics['brier'])}", loc="right", fontweight="normal")
     return figure
 
 
@@ -53,8 +50,7 @@ def roc(evaluation: Evaluation) -> Figure:
     p, y = evaluation.answers, evaluation.y
     places = [1] if p.shape[1] == 2 else list(range(p.shape[1]))
     known = [place for place in places if 0 < int((y == place).sum()) < len(y)]
-    figure = style.new_figure()
-    axes = figure.subplots()
+    figure, axes = style.chart("ROC", f"AUC {number(evaluation.metrics['auc'])}")
     _diagonal(axes, 0.0, 1.0)
     lines, names = [], []
     for i, place in enumerate(known):
@@ -67,8 +63,6 @@ def roc(evaluation: Evaluation) -> Figure:
     _unit_square(axes)
     axes.set_xlabel("share of the others that is called so")
     axes.set_ylabel("share that is found")
-    axes.set_title("ROC", loc="left")
-    axes.set_title(f"AUC {number(evaluation.metrics['auc'])}", loc="right", fontweight="normal")
     if lines:
         style.legend(figure, lines, names, ncols=3, handlelength=1.0)
     return figure
@@ -80,8 +74,8 @@ def confusion(evaluation: Evaluation) -> Figure:
     p, y = evaluation.answers, evaluation.y
     classes = p.shape[1]
     table = np.bincount(y * classes + p.argmax(1), minlength=classes * classes).reshape(classes, classes)
-    figure = style.new_figure(style.height_for(classes))
-    axes = figure.subplots()
+    right = f"{percent(int(np.trace(table)), len(y))} of {count(len(y), 'row')} right"
+    figure, axes = style.chart("Confusion", right, style.height_for(classes))
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.2, aspect="auto")
     step = -(-classes // MOST_CLASSES)
@@ -98,9 +92,6 @@ def confusion(evaluation: Evaluation) -> Figure:
     axes.grid(False)
     axes.set_xlabel("taken for")
     axes.set_ylabel("is")
-    axes.set_title("Confusion", loc="left")
-    right = f"{percent(int(np.trace(table)), len(y))} of {count(len(y), 'row')} right"
-    axes.set_title(right, loc="right", fontweight="normal")
     return figure
 
 
@@ -109,15 +100,12 @@ def predicted(evaluation: Evaluation) -> Figure:
     """Every row's prediction against what is so; of many rows, an even choice."""
     p, y = evaluation.answers, evaluation.y
     chosen = slice(None, None, -(-len(y) // MOST_POINTS))
-    figure = style.new_figure()
-    axes = figure.subplots()
+    figure, axes = style.chart("Predicted and actual", f"R² {number(evaluation.metrics['r2'])}")
     low, high = float(min(p.min(), y.min())), float(max(p.max(), y.max()))
     _diagonal(axes, low, high)
     axes.plot(y[chosen], p[chosen], "o", color=style.BLUE, markersize=3, alpha=0.35, markeredgewidth=0)
     axes.set_xlabel("what is so")
     axes.set_ylabel("prediction")
-    axes.set_title("Predicted and actual", loc="left")
-    axes.set_title(f"R² {number(evaluation.metrics['r2'])}", loc="right", fontweight="normal")
     return figure
 
 
@@ -143,7 +131,7 @@ def _roc_curve(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tupl
 
 
 def _diagonal(axes: Axes, low: float, high: float) -> None:
-    axes.plot([low, high], [low, high], color=style.GREY, linestyle=(0, (4, 3)), linewidth=1.2)
+    axes.plot([low, high], [low, high], color=style.GREY, linestyle=style.DASHED, linewidth=1.2)
 
 
 def _unit_square(axes: Axes) -> None:

@@ -17,16 +17,15 @@ from databazaar.codes import Code
 from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.defence.words import rules_of
 from databazaar.registry import MODULE, MissingRuleError
-from databazaar.reports.figures import draw_all, loss_curve, utility_curve
+from databazaar.reports.figures import draw_all, loss_curve
 from databazaar.reports.pages import page
 from databazaar.reports.per_coin import PerCoin
 from databazaar.reports.statement import owner_totals
-from databazaar.reports.svg import inline_svg
+from databazaar.reports.style import inline_svg
 from databazaar.reports.wording import count
 from databazaar.runs.defended import Defended, Stand
 from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
 from databazaar.runs.report import Payout, Report
-from databazaar.runs.why import IN_GENERAL, Kind
 from databazaar.utilities import FUNCTION, UTILITIES
 
 MOST_REASONS = 20
@@ -64,17 +63,6 @@ class FailureView:
     providers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ReasonGroup:
-    """Providers that were asked as often as they were for the same reason, in words; what they were paid together, and
-    what a coin of it brought."""
-
-    why: str
-    providers: int
-    pay: int
-    gain_per_coin: float | None
-
-
 def render(
     report: Report,
     *,
@@ -83,11 +71,7 @@ def render(
     profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
-    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`,
-    where that was called already.
-
-    The same arguments give the same bytes.
-    """
+    """The whole page; the same arguments give the same bytes. `drawn` are the figures, where they are drawn already."""
     drawings = draw_all(report) if drawn is None else drawn
     reasons = failures(report)
     return page(
@@ -97,7 +81,7 @@ def render(
         audit=audit,
         status=str(Code(report.status)),
         standing=standing(report),
-        utility=utility_curve(report),
+        utility=report.utilities,
         loss=loss_curve(report),
         change=_change(report),
         meaning=meaning(report),
@@ -118,8 +102,7 @@ def render(
 
 
 def who_was_paid(report: Report) -> dict[str, Any]:
-    """The lines of the tables of providers and owners. Of many providers the best paid have one, `others` are all the
-    others together, and `groups` and `reasons_given` tell of everybody."""
+    """The lines of the tables of providers and owners. Of many providers the best paid have one, and `others` one."""
     lines, many = report.lines, report.lines.many
     places = lines.best_paid(MOST_NAMED if many else None, everybody=not many)
     owners = owner_totals(report)
@@ -134,7 +117,6 @@ def who_was_paid(report: Report) -> dict[str, Any]:
     if many:
         found["others"] = lines.others(places, count(len(lines) - len(places), "other"))
         found["other_owners"] = _other_owners(found["whole"], owners, found["all_owners"])
-        found["reasons_given"] = reasons_given(report)
         found["stated"] = len(lines) <= MOST_STATED
     return found
 
@@ -146,19 +128,6 @@ def _other_owners(whole: Group, owners: Sequence[Mapping[str, Any]], all_owners:
     named = owners[:MOST_NAMED]
     left = {name: getattr(whole, name) - sum(one[name] for one in named) for name in ("providers", "accesses", "pay")}
     return Group(count(all_owners - len(named), "other"), failures=0, **left)
-
-
-def reasons_given(report: Report) -> list[ReasonGroup]:
-    """Those who were asked by why they were asked as often as they were, those who got most of the money first."""
-    groups: dict[Kind, list[int]] = defaultdict(list)
-    for place in report.lines.asked.tolist():
-        groups[report.brought[place].why.kind].append(place)
-    lines, unit = report.lines, 10**report.currency.decimals
-    found = []
-    for kind, places in groups.items():
-        pay, gain = int(lines.pay[places].sum()), sum(report.brought[place].gain for place in places)
-        found.append(ReasonGroup(IN_GENERAL[kind], len(places), pay, gain * unit / pay if pay else None))
-    return sorted(found, key=lambda one: (-one.pay, one.why))
 
 
 def defence(report: Report) -> dict[str, Any]:
@@ -274,7 +243,7 @@ def _setting(value: object) -> str:
 
 def _change(report: Report) -> str:
     """What the utility did, in one word."""
-    start, end = utility_curve(report)[0], report.final_utility
+    start, end = report.utilities[0], report.final_utility
     if not (math.isfinite(start) and math.isfinite(end)):
         return "lost"
     return "rose" if end > start else "fell" if end < start else "stayed"

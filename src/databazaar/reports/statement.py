@@ -8,23 +8,18 @@ from typing import Any
 
 from databazaar.reports.defence_statement import defence_dict, standing_columns, standing_of
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.runs.brought import NUMBERS, Brought
+from databazaar.runs.attribution import NUMBERS, Brought
 from databazaar.runs.payouts import MOST_STATED
-from databazaar.runs.report import Payout, Report
+from databazaar.runs.report import Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
 """What every statement says of the run that it is for. It is empty where nobody has said it."""
 
 
-def by_pay(report: Report) -> list[Payout]:
-    """Every provider's line, the best paid first."""
-    return [report.payouts[place] for place in report.lines.best_paid(everybody=True)]
-
-
-def stated(report: Report, everybody: bool = False) -> list[int]:
+def stated(report: Report) -> list[int]:
     """The places of those who have a line of their own in a statement, the best paid first: all, or in a market of more
-    than `MOST_STATED` providers those who were asked, unless `everybody` is asked for. Nobody else was paid."""
-    return report.lines.best_paid(everybody=everybody or len(report.lines) <= MOST_STATED)
+    than `MOST_STATED` providers those who were asked. Nobody else was paid."""
+    return report.lines.best_paid(everybody=len(report.lines) <= MOST_STATED)
 
 
 def heading(report: Report) -> dict[str, Any]:
@@ -33,15 +28,14 @@ def heading(report: Report) -> dict[str, Any]:
     return {**named, "currency": report.currency.name, "decimals": report.currency.decimals}
 
 
-def statement_dict(report: Report, everybody: bool = False) -> dict[str, Any]:
+def statement_dict(report: Report) -> dict[str, Any]:
     """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
     Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
-    Where `closed` is false the run is not finished, and nothing in it is final. In a market of more than `MOST_STATED`
-    providers, `never_asked` are those who have no line, unless `everybody` is to have one.
+    `never_asked` counts those who have no line.
     """
     write, plain = report.currency.format, report.currency.amount
-    places = stated(report, everybody)
+    places = stated(report)
     left_out = len(report.lines) - len(places)
     return {
         **heading(report),
@@ -78,7 +72,7 @@ def statement_dict(report: Report, everybody: bool = False) -> dict[str, Any]:
             for place, payout in ((place, report.payouts[place]) for place in places)
         ],
         **({"never_asked": left_out} if left_out else {}),
-        "owners": owner_totals(report, everybody),
+        "owners": owner_totals(report),
         **defence_dict(report),
     }
 
@@ -89,43 +83,26 @@ def _brought(one: Brought) -> dict[str, Any]:
     return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
-def owner_totals(report: Report, everybody: bool = False) -> list[dict[str, Any]]:
-    """What each owner earned with all of its providers, the best paid first; of very many, those of whom somebody was
-    asked, unless `everybody` is to have a line."""
-    totals: dict[str, dict[str, Any]] = {}
-    lines, places = report.lines, sorted(stated(report, everybody))
-    providers, accesses, failures, pay = (
-        Counter(lines.owners), lines.accesses.tolist(), lines.failures.tolist(), lines.pay.tolist()
-    )  # fmt: skip
-    for place in places:
+def owner_totals(report: Report) -> list[dict[str, Any]]:
+    """What each owner earned with all of its providers, the best paid first; of very many, those who were asked."""
+    lines, providers, totals = report.lines, Counter(report.lines.owners), dict[str, dict[str, Any]]()
+    columns = {"accesses": lines.accesses, "failures": lines.failures, "pay": lines.pay}
+    for place in sorted(stated(report)):
         owner = lines.owners[place]
-        total = totals.setdefault(
-            owner, {"owner": owner, "providers": providers[owner], "accesses": 0, "failures": 0, "pay": 0}
-        )
-        total["accesses"] += accesses[place]
-        total["failures"] += failures[place]
-        total["pay"] += pay[place]
+        begin = {"owner": owner, "providers": providers[owner], **dict.fromkeys(columns, 0)}
+        total = totals.setdefault(owner, begin)
+        for name, column in columns.items():
+            total[name] += int(column[place])
+    money, text = report.currency.amount, report.currency.format
     ranked = sorted(totals.values(), key=lambda total: (-total["pay"], total["owner"]))
-    return [
-        {
-            **total,
-            "pay_amount": report.currency.amount(total["pay"]),
-            "pay_text": report.currency.format(total["pay"]),
-        }
-        for total in ranked
-    ]
+    return [{**total, "pay_amount": money(total["pay"]), "pay_text": text(total["pay"])} for total in ranked]
 
 
-def statement_csv(report: Report, everybody: bool = False) -> str:
+def statement_csv(report: Report) -> str:
     """One line a provider, or as `stated`; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
     columns += [*standing_columns(report), *NUMBERS, "reason", "why"]
-    return table_csv(report, columns, statement_dict(report, everybody)["providers"])
-
-
-def owners_csv(report: Report) -> str:
-    """One line an owner; the column `pay` sums to what was spent, in minor units."""
-    return table_csv(report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report))
+    return table_csv(report, columns, statement_dict(report)["providers"])
 
 
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:

@@ -1,15 +1,19 @@
-"""One look for every figure, and names drawn so that they can neither break nor bend it."""
+"""One look for every figure: how it is made, labelled and written as a file or into a page."""
 
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, ParamSpec
 
 import matplotlib.style
+import numpy as np
+from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,6 +22,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
 
@@ -29,6 +34,8 @@ GREY, INK, MUTED, HAIRLINE = "#9AA3AF", "#1F2937", "#566070", "#E3E7EC"
 WIDTH = 5.0  # inches; two figures sit side by side on a desktop, one fills a phone
 HEIGHT = 3.4
 MOST_ROWS = 40
+MOST_POINTS = 2000
+DASHED = (0, (4, 3))
 FONT = "DejaVu Sans"  # ships with matplotlib
 SMALL = 8.0
 DPI = 170
@@ -113,8 +120,43 @@ def as_png(figure: Figure) -> bytes:
     return written.getvalue()
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """A figure for the macro `figure`: what stands inside its `<svg>`, the closing tag too, and the view box."""
+
+    view_box: str
+    inside: Markup
+
+
+def inline_svg(figure: Figure, name: str) -> Drawing:
+    """The figure with no date, no outside reference, and every id prefixed with `name`. Same figure, same bytes."""
+    markup = as_svg(figure)
+    markup = markup[markup.index("<svg") :]
+    markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
+    markup = re.sub(r'\bid="', f'id="{name}-', markup)
+    markup = re.sub(r'href="#', f'href="#{name}-', markup)
+    markup = re.sub(r"url\(#", f"url(#{name}-", markup)
+    markup = re.sub(r"\n\s*", "\n", markup)
+    opening = re.match(r'<svg[^>]*viewBox="([^"]+)"[^>]*>', markup)
+    assert opening is not None, "matplotlib wrote an SVG without a view box"
+    return Drawing(opening[1], Markup(markup[opening.end() :].strip()))  # noqa: S704
+
+
 def new_figure(height: float = HEIGHT) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+
+
+def chart(title: str, note: str = "", height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, its title on the left and a note on the right."""
+    figure = new_figure(height)
+    axes = figure.subplots()
+    titled(axes, title, note)
+    return figure, axes
+
+
+def titled(axes: Axes, title: str, note: str = "", **more: Any) -> None:
+    axes.set_title(title, loc="left", **more)
+    axes.set_title(note, loc="right", fontweight="normal")
 
 
 def height_for(rows: int) -> float:
@@ -169,3 +211,21 @@ def _measure() -> tuple[TextToPath, FontProperties]:
 def text_width(text: str) -> float:
     measure, font = _measure()
     return float(measure.get_text_width_height_descent(text, font, False)[0])
+
+
+def thinned(values: Sequence[float], most: int = MOST_POINTS) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where points are drawn, and how high: all of a short curve; of a long one the ends, and the lowest and the
+    highest point of each stretch, so that nothing that stands out is lost.
+
+    >>> places, heights = thinned([0.0, 1.0, 9.0, 1.0, 2.0, -5.0, 2.0, 3.0], most=4)
+    >>> places.tolist(), heights.tolist()
+    ([0, 2, 5, 7], [0.0, 9.0, -5.0, 3.0])
+    """
+    heights = np.asarray(values, dtype=np.float64)
+    if len(heights) <= most:
+        return np.arange(len(heights)), heights
+    stretches = np.array_split(np.arange(len(heights)), max(most // 2, 1))
+    low = [at[np.nan_to_num(heights[at], nan=np.inf).argmin()] for at in stretches]
+    high = [at[np.nan_to_num(heights[at], nan=-np.inf).argmax()] for at in stretches]
+    places = np.unique([0, *low, *high, len(heights) - 1])
+    return places, heights[places]

@@ -64,42 +64,26 @@ def ranked(comparison: Comparison) -> list[int]:
 
 
 @style.styled
-def payouts(comparison: Comparison, currency: Currency) -> Figure:
-    """Payout per provider and method, with the mean's interval where there are several seeds."""
-    figure = style.new_figure(_payouts_height(comparison))
-    _payouts(figure, comparison, currency)
-    return figure
-
-
-@style.styled
-def correlations(comparison: Comparison) -> Figure:
-    """Spearman's rank correlation of the mean payouts, for every pair of methods."""
-    figure = style.new_figure(_correlations_height(comparison))
-    _correlations(figure.subplots(), comparison)
-    return figure
-
-
-@style.styled
-def costs(comparison: Comparison) -> Figure:
-    """Seconds and oracle calls of every method, on logarithmic axes."""
-    figure = style.new_figure(_costs_height(comparison))
-    _costs(figure, comparison)
-    return figure
+def figure(part: str, comparison: Comparison, currency: Currency) -> Figure:
+    """One figure: "payouts" per provider and method, with the mean's interval where there are several seeds;
+    "correlations", Spearman's, of the mean payouts for every pair of methods; or "costs", seconds and oracle calls."""
+    height, draw = _PARTS[part]
+    made = style.new_figure(height(comparison))
+    draw(made, comparison, currency)
+    return made
 
 
 @style.styled
 def overview(comparison: Comparison, currency: Currency) -> Figure:
     """All three on one sheet."""
-    right = _correlations_height(comparison) + _costs_height(comparison)
-    height = max(_payouts_height(comparison), right)
-    figure = Figure(figsize=(2 * style.WIDTH, height), layout="constrained", facecolor="white")
-    left, beside = figure.subfigures(1, 2, squeeze=False)[0]
-    ratios = [_correlations_height(comparison), _costs_height(comparison)]
-    top, bottom = beside.subfigures(2, 1, height_ratios=ratios)
-    _payouts(left, comparison, currency)
-    _correlations(top.subplots(), comparison)
-    _costs(bottom, comparison)
-    return figure
+    heights = {part: height(comparison) for part, (height, _) in _PARTS.items()}
+    ratios = [heights["correlations"], heights["costs"]]
+    size = 2 * style.WIDTH, max(heights["payouts"], sum(ratios))
+    sheet = Figure(figsize=size, layout="constrained", facecolor="white")
+    left, beside = sheet.subfigures(1, 2, squeeze=False)[0]
+    for place, (_, draw) in zip((left, *beside.subfigures(2, 1, height_ratios=ratios)), _PARTS.values(), strict=True):
+        draw(place, comparison, currency)
+    return sheet
 
 
 def save_overview(comparison: Comparison, currency: Currency, path: Path) -> None:
@@ -196,7 +180,8 @@ def _top(outcome: MethodOutcome) -> np.ndarray:
     return outcome.payouts.mean(0) if outcome.stability is None else outcome.stability.high
 
 
-def _correlations(axes: Axes, comparison: Comparison) -> None:
+def _correlations(figure: Figure | SubFigure, comparison: Comparison, currency: Currency) -> None:
+    axes = figure.subplots()
     matrix, names = comparison.rank_correlation, _names(comparison)
     edges = np.arange(len(names) + 1) - 0.5
     axes.pcolormesh(edges, edges, np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1.3, vmax=1.3)
@@ -226,7 +211,7 @@ def _correlations(axes: Axes, comparison: Comparison) -> None:
     axes.set_title("Rank correlation of payouts", loc="left")
 
 
-def _costs(figure: Figure | SubFigure, comparison: Comparison) -> None:
+def _costs(figure: Figure | SubFigure, comparison: Comparison, currency: Currency) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     names = _names(comparison)
     _bars(left, comparison, "seconds", "Seconds", lambda value: number(float(f"{value:.2g}")))
@@ -268,3 +253,10 @@ def _brief(value: float) -> str:
         if value >= size:
             return f"{value / (1e3 if unit == ' k' else size):,.10g}{unit}"
     return f"{value:,.10g}"
+
+
+_PARTS = {
+    "payouts": (_payouts_height, _payouts),
+    "correlations": (_correlations_height, _correlations),
+    "costs": (_costs_height, _costs),
+}

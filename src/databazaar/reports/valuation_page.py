@@ -13,7 +13,7 @@ from databazaar.reports import valuation_figures
 from databazaar.reports.pages import page
 from databazaar.reports.run_page import RuleView, rule_view
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.reports.svg import inline_svg
+from databazaar.reports.style import inline_svg
 from databazaar.reports.wording import amount
 from databazaar.valuation import Comparison, MethodOutcome
 from databazaar.valuation.rank_stability import FEWEST_SEEDS
@@ -25,11 +25,11 @@ COUNTED = ("oracle_calls", "utility_evaluations", "trainings", "permutations")
 
 def render_comparison(comparison: Comparison, *, title: str, currency: Currency) -> str:
     """The whole page. The same arguments give the same bytes."""
-    drawn = {
-        "payouts": valuation_figures.payouts(comparison, currency),
-        "ranks": valuation_figures.correlations(comparison),
-        "costs": valuation_figures.costs(comparison),
+    drawings = {
+        name: inline_svg(valuation_figures.figure(part, comparison, currency), f"fig-{name}")
+        for name, part in (("payouts", "payouts"), ("ranks", "correlations"), ("costs", "costs"))
     }
+    sure = comparison.outcomes[0].stability
     return page(
         "databazaar/comparison.html.jinja",
         title=title,
@@ -39,13 +39,13 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
         favourites=favourites(comparison),
         even=[outcome.method for outcome in comparison.outcomes if pays_alike(outcome)],
         agreement_pairs=agreement_pairs(comparison),
-        sure=comparison.outcomes[0].stability is not None,
+        sure=sure is not None,
         fewest_seeds=FEWEST_SEEDS,
         fastest=min(comparison.outcomes, key=lambda outcome: outcome.mean("seconds")),
         frugal=min(comparison.outcomes, key=lambda outcome: outcome.mean("oracle_calls")),
         samplers=[(o.method, rule) for o in comparison.outcomes for rule in samplers(o)],
-        confidence=_confidence(comparison),
-        drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawn.items()},
+        confidence="" if sure is None else f"{100 * sure.confidence:.0f} %",
+        drawings=drawings,
         payouts=_payouts(comparison, currency),
         totals=[mean_amount(currency, o.payouts.sum(1).mean(), len(comparison.seeds)) for o in comparison.outcomes],
         surviving=[(o.method, survivors(comparison, o)) for o in comparison.outcomes if o.stability is not None],
@@ -178,8 +178,3 @@ def _cost(outcome: MethodOutcome) -> dict[str, Any]:
         "utility": outcome.final_utility,
         "stops": stops(outcome),
     }
-
-
-def _confidence(comparison: Comparison) -> str:
-    sure = comparison.outcomes[0].stability
-    return f"{100 * sure.confidence:.0f} %" if sure is not None else ""

@@ -13,14 +13,16 @@ from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Cour
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import FEWEST, IN_DOUBT
 from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
+from databazaar.display import listed
 from databazaar.ledger.audit import Audit
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.record import Freed, Record
 from databazaar.ledger.rounds import Places, Rounds
 from databazaar.ledger.rulebook import RuleBook
 
-What = Literal["leak", "no-data", "cleared", "alike", "in-doubt"]
 Standing = Literal["open", "cleared", "flagged"]
+MOST_NAMED = 20
+"""So many of each sort are named in a line."""
 STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "flagged", NO_DATA: "flagged"}
 
 
@@ -34,7 +36,7 @@ class Ruling:
     figure is None where there were too few answers for one.
     """
 
-    what: What
+    what: str
     provider: str
     round: int | None
     figure: float | None
@@ -132,14 +134,12 @@ class Defended:
     @property
     def summary(self) -> str:
         """Who was flagged and merged, in one line, of each the first few; empty where nobody was."""
-        parts = []
-        if self.flagged:
-            parts.append("flagged: " + few([f"{one.provider} ({one.what.replace('-', ' ')})" for one in self.flagged]))
-        if self.merged:
-            parts.append("merged: " + few([f"{one.provider} with {one.other}" for one in self.merged]))
-        if self.doubted:
-            parts.append("not cleared: " + few([one.provider for one in self.doubted]))
-        return "; ".join(parts)
+        found = {
+            "flagged": [f"{one.provider} ({one.what.replace('-', ' ')})" for one in self.flagged],
+            "merged": [f"{one.provider} with {one.other}" for one in self.merged],
+            "not cleared": [one.provider for one in self.doubted],
+        }
+        return "; ".join(f"{what}: {listed(who, MOST_NAMED)}" for what, who in found.items() if who)
 
     @property
     def blind(self) -> str:
@@ -201,7 +201,7 @@ def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[
         money = [freed.pop((round, one)) for one in (who, other) if (round, one) in freed]
         found.append(
             Ruling(
-                _what(verdict.what),
+                verdict.what,
                 who,
                 round,
                 verdict.figure,
@@ -214,11 +214,6 @@ def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[
             )
         )
     return found
-
-
-def _what(said: str) -> What:
-    known: dict[str, What] = {"leak": "leak", "no-data": "no-data", "cleared": "cleared", "alike": "alike"}
-    return known[said]
 
 
 def _in_doubt(audit: Audit, court: Court, record: Record) -> list[Ruling]:
@@ -263,13 +258,3 @@ def _cut(
         less |= set(curve.rounds[curve.rounds >= flagged].tolist())
     accesses = (access for round in less for access in rounds[round].accesses if access.provider == place)
     return sum(access.quoted - access.paid - access.held for access in accesses)
-
-
-def few(words: Sequence[str], most: int = 20) -> str:
-    """As many as a line bears.
-
-    >>> few(["a with b", "c with d"]), few(["a", "b", "c"], most=2)
-    ('a with b, c with d', 'a, b and 1 more')
-    """
-    named = ", ".join(words[:most])
-    return named if len(words) <= most else f"{named} and {len(words) - most:,} more"

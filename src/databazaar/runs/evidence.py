@@ -85,7 +85,7 @@ class RunEvidence:
         """Why the replies that are kept are not those that the ledger names, None where they are."""
         named: dict[str, tuple[int, str]] = {}
         for entry in entries:
-            if entry.kind in ("post", "void") and "reply" in entry.body:
+            if entry.settles and "reply" in entry.body:
                 place = entry.round or 0, entry.provider or ""
                 if named.setdefault(entry.body["reply"], place) != place:
                     return f"{entry}: names a reply that is named already, to another question"

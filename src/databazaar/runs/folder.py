@@ -34,13 +34,12 @@ from databazaar.ledger import Audit, Entry, RuleBook, Terms, audit_entries
 from databazaar.ledger.notary import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore
 from databazaar.ledger.sqlite_file import readable, refuse_foreign
-from databazaar.runs.audited import NOTED, noted_digest, seal_of, told_by, with_files
+from databazaar.runs.audit import NOTED, noted_digest, seal_of, told_by, with_files
 from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.from_ledger import report_from
-from databazaar.runs.ledger_url import agreed_url, server_url, without_passwords
 from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, RUN, SUMMARY
 from databazaar.runs.notes import Notes
-from databazaar.runs.recipe import readable_recipe
+from databazaar.runs.recipe import agreed_url, readable_recipe, server_url, without_passwords
 from databazaar.runs.report import Report
 from databazaar.vectors import hash_array
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from databazaar.data.profile_record import MarketProfile
 from databazaar.files import read_plain, write_whole
@@ -11,6 +13,7 @@ from databazaar.runs.names import BEGUN
 from databazaar.runs.worth import Worth
 
 PRIVACY, PROFILE, WORTH, RESUMED = "privacy.json", "profile.json", "worth.json", "resumed.json"
+Kept = TypeVar("Kept")
 
 
 class Notes:
@@ -18,50 +21,44 @@ class Notes:
 
     path: Path
 
+    def _note(self, name: str, value: Any, indent: int | None = 2) -> None:
+        write_whole(self.path / name, json.dumps(value, indent=indent).encode(), within=self.path)
+
+    def _noted(self, name: str, read: Callable[[Any], Kept], nothing: Kept) -> Kept:
+        try:
+            return read(json.loads(read_plain(self.path / name, self.path)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            return nothing
+
     def note_profile(self, profile: MarketProfile) -> None:
         """Keeps what the tables are like, for the report."""
         write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode(), within=self.path)
 
     def profile(self) -> MarketProfile | None:
         """What the tables were like, None where it was not noted, or not by us."""
-        try:
-            return MarketProfile.model_validate_json(read_plain(self.path / PROFILE, self.path))
-        except (OSError, ValueError, RecursionError):
-            return None
+        return self._noted(PROFILE, MarketProfile.model_validate, None)
 
     def note_worth(self, worth: Worth) -> None:
-        """Keeps what the purchase was worth. It follows from data, so it is no part of the ledger."""
-        write_whole(self.path / WORTH, json.dumps(worth.to_dict(), indent=2).encode(), within=self.path)
+        """Keeps the purchase evaluation. It follows from data, so it is no part of the ledger."""
+        self._note(WORTH, worth.to_dict())
 
     def worth(self) -> Worth | None:
-        """What the purchase was worth, None where that was not judged."""
-        try:
-            return Worth.from_dict(json.loads(read_plain(self.path / WORTH, self.path)))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-            return None
+        return self._noted(WORTH, Worth.from_dict, None)
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
         known = self.privacy()
         if known.get(provider) != (epsilon, delta):
-            write_whole(
-                self.path / PRIVACY,
-                json.dumps({**known, provider: (epsilon, delta)}, indent=2).encode(),
-                within=self.path,
-            )
+            self._note(PRIVACY, {**known, provider: (epsilon, delta)})
 
     def privacy(self) -> dict[str, tuple[float, float]]:
         """ε and δ by provider."""
-        try:
-            noted = json.loads(read_plain(self.path / PRIVACY, self.path))
-            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in noted.items()}
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
-            return {}
+        return self._noted(PRIVACY, lambda kept: {str(who): (float(e), float(d)) for who, (e, d) in kept.items()}, {})
 
     def note_begun(self, opening: str) -> None:
         """Keeps the hash of the ledger's first entry: a ledger that was emptied does not begin anew in silence."""
         if not self.begun():
-            write_whole(self.path / BEGUN, json.dumps({"opening": opening}).encode(), within=self.path)
+            self._note(BEGUN, {"opening": opening}, indent=None)
 
     def begun(self) -> str:
         """The hash of the ledger's first entry, empty where none is noted."""
@@ -76,12 +73,8 @@ class Notes:
         """Keeps that the run went on in another environment than the one that its ledger names."""
         known = self.resumed()
         if environment not in known:
-            write_whole(self.path / RESUMED, json.dumps([*known, environment], indent=2).encode(), within=self.path)
+            self._note(RESUMED, [*known, environment])
 
     def resumed(self) -> list[str]:
         """The environments in which the run went on, where they are others than at its beginning."""
-        try:
-            noted = json.loads(read_plain(self.path / RESUMED, self.path))
-            return [str(one) for one in noted] if isinstance(noted, list) else []
-        except (OSError, ValueError, RecursionError):
-            return []
+        return self._noted(RESUMED, lambda kept: [str(one) for one in kept] if isinstance(kept, list) else [], [])

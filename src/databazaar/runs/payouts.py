@@ -1,5 +1,4 @@
-"""Who earned what, in columns: of a million providers a line is made for whoever is looked at, and the rest are told in
-groups whose sums add up to the whole."""
+"""Who earned what, in columns: a line is made for each provider that is looked at."""
 
 from __future__ import annotations
 
@@ -14,13 +13,11 @@ from databazaar.roster import Amounts
 from databazaar.sequences import OnDemand
 
 MOST_LISTED = 200
-"""So many providers have a line each on a page or a screen. Of more, the best paid have one, and all are in groups."""
+"""So many providers have a line each on a page or a screen. Of more, the best paid have one, and all others one."""
 MOST_NAMED = 50
 """So many lines a larger market shows."""
 MOST_STATED = 10_000
 """Up to so many providers have a line each in statements for programs; of more, those who were asked have one."""
-PARTS = 10
-"""Those who were paid are told in so many groups, by what they were paid."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +38,13 @@ class Payout:
 
 @dataclass(frozen=True)
 class Group:
-    """Some providers together. `least` and `most` are what one of them was paid."""
+    """Some providers together."""
 
     title: str
     providers: int
     accesses: int
     failures: int
     pay: int
-    least: int = 0
-    most: int = 0
 
 
 class Payouts(OnDemand[Payout]):
@@ -131,22 +126,6 @@ class Payouts(OnDemand[Payout]):
         """All but these places."""
         return self._group(title, np.setdiff1d(np.arange(len(self)), np.array(named, dtype=np.int64)))
 
-    @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        """Everybody in groups: those who were paid by tenths of their number, the best paid first; who was asked and
-        not paid; who was never asked. No group is empty, and their sums are those of the whole."""
-        paid = np.flatnonzero(self.pay)
-        tenths = np.array_split(paid[np.argsort(-self.pay[paid], kind="stable")], PARTS)
-        titles = [f"{_ordinal(part)} tenth of those paid" for part in range(1, PARTS + 1)]
-        unpaid, never = np.setdiff1d(self.asked, paid), np.setdiff1d(np.arange(len(self)), self.asked)
-        found = zip([*titles, "asked, not paid", "never asked"], [*tenths, unpaid, never], strict=True)
-        return tuple(self._group(title, places) for title, places in found if len(places))
-
     def _group(self, title: str, places: NDArray[np.int64]) -> Group:
-        pay = self.pay[places]
-        sums = int(self.accesses[places].sum()), int(self.failures[places].sum()), int(pay.sum())
-        return Group(title, len(places), *sums, *((int(pay.min()), int(pay.max())) if len(pay) else (0, 0)))
-
-
-def _ordinal(number: int) -> str:
-    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
+        sums = (int(column[places].sum()) for column in (self.accesses, self.failures, self.pay))
+        return Group(title, len(places), *sums)

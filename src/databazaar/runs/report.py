@@ -19,11 +19,10 @@ from databazaar.ledger.audit import BestModel
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
 from databazaar.roster import Purse
-from databazaar.runs.brought import NUMBERS, AllBrought, Brought
+from databazaar.runs.attribution import NUMBERS, Brought, all_brought
 from databazaar.runs.defended import Defended
 from databazaar.runs.payouts import Payout, Payouts
 from databazaar.runs.worth import Worth
-from databazaar.sequences import Made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,21 +38,12 @@ Status = Literal["settled", "nobody-answered", "open"]
 class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
-    `distributions` holds p at the start of each round, then the final p: [T+1, n]. Of a run of more than two thousand
-    rounds it holds p of every `stride`-th round, and the last is the final p. `purses` holds what each round was drawn
-    from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator",
-    "payment", and "stops", which is a list. While a run is `open`, nothing is refunded, `held` is what is reserved for
-    the round under way, and the final utility and model are those of the last round. `stopped_by` is the code that a
-    stop gave, None while the run is open. `regret_bound` is Theorem 1's, where it applies; `notes` are further
-    remarks. `market` and `consumer` are names; `run` is the id of a run that has a folder, and `began` and `settled`
-    are its dates, in UTC: the ledger itself knows no time.
-
-    The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
-    that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
-    those that the sampler asks for, "alone", "together" or "shapley", and `exploration` the money that a draw spends in
-    the mean only to keep each provider explored, where the sampler can say. `environment` is what began the run, where
-    the ledger says so. `defended` is what the market's defence came to, where it has one. `brought` tells what came of
-    each one's pay.
+    `distributions` holds p at the start of each round, or in a long run of every `stride`-th, then the final p.
+    `purses` holds what each round was drawn from, and what the next would be. `rules` are the settings of the market's
+    rules by noun. While a run is `open`, nothing is refunded, and `held` is reserved for the round under way.
+    `regret_bound` is Theorem 1's, where it applies. `run`, `began` and `settled`, in UTC, are known of a run that has a
+    folder. `model_hash` is that of the `best` model, by the utility, which the consumer gets. `gains` are those that
+    the sampler asks for, and `exploration` what a draw spends in the mean only to keep each provider explored.
     """
 
     status: Status
@@ -114,18 +104,18 @@ class Report(Displayed):
 
     @cached_property
     def columns(self) -> Rounds:
-        """The rounds once more, for whoever looks at all of them."""
+        """The rounds in columns."""
         return Rounds.of(self.rounds)
 
     @cached_property
     def lines(self) -> Payouts:
-        """The payouts once more, in columns, for whoever looks at all of them."""
+        """The payouts in columns."""
         return Payouts.of(self.payouts)
 
     @cached_property
     def brought(self) -> Sequence[Brought]:
         """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
-        return AllBrought(self)
+        return all_brought(self)
 
     @cached_property
     def brought_by_asked(self) -> list[Brought]:
@@ -163,21 +153,14 @@ class Report(Displayed):
             "pay": self._money(line.pay for line in lines),
             **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in NUMBERS},
             "why": [one.why.sentence for one in self.brought],
-            **self._standing_columns(),
         }
+        if self.defended is not None:
+            stands = self.defended.stands
+            columns["standing"] = [one.standing for one in stands]
+            for name, field in (("held_back", "held"), ("released", "released"), ("returned", "returned")):
+                columns[name] = self._money(getattr(one, field) for one in stands)
         epsilons = [line.epsilon for line in lines]
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
-
-    def _standing_columns(self) -> dict[str, Any]:
-        if self.defended is None:
-            return {}
-        stands = self.defended.stands
-        return {
-            "standing": [one.standing for one in stands],
-            "held_back": self._money(one.held for one in stands),
-            "released": self._money(one.released for one in stands),
-            "returned": self._money(one.returned for one in stands),
-        }
 
     def _round_columns(self) -> dict[str, Any]:
         rounds = self.columns
@@ -230,4 +213,4 @@ class Report(Displayed):
             line = self.payouts[int(ranked[rank])]
             return line.provider, line.owner, line.accesses, line.failures, Decimal(amount(line.pay))
 
-        return heads, Made(len(ranked), row)
+        return heads, [row(rank) for rank in range(len(ranked))]

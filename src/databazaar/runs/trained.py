@@ -1,9 +1,10 @@
-"""What was bought, ready to be used: a trained model with its preprocessing."""
+"""What was bought, ready to be used: a trained model with its preprocessing, and the run that it comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -12,13 +13,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from databazaar.codes import Code, counted
 from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
 from databazaar.learning.threads import limited_threads
 from databazaar.learning.travelling import frozen_digest
-from databazaar.runs.model_folder import StoredModel, read_model
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.model_folder import CARD, StoredModel, read_model
+from databazaar.runs.names import MODEL, RUN
+from databazaar.runs.report import Report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,8 +59,7 @@ class Evaluation:
 class TrainedModel(Displayed):
     """A model folder that was read. `model` is a torch module, or None where the architecture is its maker's own.
 
-    `parameters` are the weights by name, `schema` is the preprocessing, where there is one. Then `predict`,
-    `predict_proba` and `evaluate` take tables as they are; without a schema they take the model's own inputs.
+    With a `schema`, the preprocessing, methods take tables as they are; without, they take the model's own inputs.
     """
 
     def __init__(self, path: Path, stored: StoredModel, model: nn.Module | None = None) -> None:
@@ -171,7 +175,10 @@ class TrainedModel(Displayed):
     @torch.no_grad()
     def _outputs(self, x: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
         if self.model is None:
-            raise BazaarError(_needs_module(self.path))
+            raise BazaarError(
+                f"{self.path} holds the weights of a model whose architecture is its maker's own: "
+                "give the torch module too, databazaar.load_run(path, model=…), or use .parameters"
+            )
         for start in range(0, len(x), CHUNK):
             with limited_threads(sum(one.numel() for one in self.model.parameters())):
                 outputs = tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
@@ -224,6 +231,51 @@ def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel
     return TrainedModel(Path(path), read_model(Path(path)), model)
 
 
+class FinishedRun(TrainedModel):
+    """A finished run: its model, ready to be used, with the report and what everybody was paid."""
+
+    def __init__(self, folder: RunFolder, stored: StoredModel, model: nn.Module | None = None) -> None:
+        super().__init__(folder.path, stored, model)
+        self.folder = folder
+
+    @cached_property
+    def report(self) -> Report:
+        """The run's report, from its ledger, which must hold."""
+        return self.folder.report()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Who was paid what: a row for each provider, money in units of the currency."""
+        return self.report.to_frame()
+
+    def _facts(self) -> dict[str, str]:
+        told = self.folder.summary()
+        ended = f"{Code(str(told.get('status')))} after {counted(told.get('rounds'), 'round')}"
+        return {**super()._facts(), "run": ended, "pay": ".to_frame(), .report"}
+
+
+def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:
+    """A finished run from its folder. Where the architecture is your own, give a `model` of it to be filled."""
+    folder = RunFolder(Path(path))
+    if not folder.finished:
+        raise BazaarError(
+            f"{path} holds no finished run: `bazaar run {path}` goes on with it, `bazaar close {path}` ends it"
+        )
+    stored = read_model((folder.path / MODEL).parent, folder.path)
+    if stored.card.model_hash != str(folder.summary().get("model_hash")):
+        raise BazaarError(f"{folder.path}: the model is not the one that the run ended with: it was changed")
+    return FinishedRun(folder, stored, model)
+
+
+def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
+    """A run's folder or a model folder, whichever it is."""
+    place = Path(path)
+    if (place / CARD).exists():
+        return load_model(place, model)
+    if not (place / RUN).exists():
+        raise BazaarError(f"{path} is neither a run's folder nor a model folder: give one that `bazaar run` made")
+    return load_run(place, model)
+
+
 def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
     """The model with the weights that were written."""
     wanted = Layout.of(model)
@@ -244,10 +296,3 @@ def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
     layout = Layout(tuple(found), tuple(map(torch.Size, found.values())), wanted.trainable)
     layout.load(model, torch.from_numpy(np.concatenate([array.reshape(-1) for array in stored.weights.values()])))
     return model.eval()
-
-
-def _needs_module(path: Path) -> str:
-    return (
-        f"{path} holds the weights of a model whose architecture is its maker's own: "
-        "give the torch module too, databazaar.load_run(path, model=…), or use .parameters"
-    )

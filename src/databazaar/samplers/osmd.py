@@ -47,12 +47,7 @@ class OSMD:
         help="the share of draws kept even over all", at_least=0, at_most=1, example=0.01, without="from theory"
     )
     switches: int | None = setting(
-        None,
-        "from which theory gives eta and alpha, in place of them: the changes of the best provider",
-        at_least=1,
-        at_most=10**9,
-        example=1,
-        without="1",
+        None, "from which theory gives eta and alpha: the changes of the best provider", at_least=1, in_files=False
     )
     kind: ClassVar[str] = "osmd"
     wants: ClassVar[Wants] = Wants()
@@ -62,19 +57,14 @@ class OSMD:
 
     @classmethod
     def from_market(cls, given: Mapping[str, Any], market: MarketFacts) -> OSMD:
-        """As market.toml has it: either `eta` and `alpha`, or `switches`, from which the theory gives both."""
+        """As market.toml has it: `eta` and `alpha`, or none of them and both from theory."""
         by_hand = [name for name in ("eta", "alpha") if given.get(name) is not None]
-        if given.get("switches") is not None and by_hand:
-            raise BazaarError(
-                f"switches and {by_hand[0]} are both given: keep eta and alpha (set by hand), or switches alone "
-                "(set from theory)"
-            )
         if len(by_hand) == 1:
             other = "alpha" if by_hand == ["eta"] else "eta"
-            raise BazaarError(f"{by_hand[0]} is given without {other}: give both, or switches alone")
+            raise BazaarError(f"{by_hand[0]} is given without {other}: give both, or none for those from theory")
         if by_hand:
             return cls(given["eta"], given["alpha"])
-        return theory_for(market.budget, market.per_round, market.prices, given.get("switches") or 1)
+        return theory_for(market.budget, market.per_round, market.prices)
 
     @classmethod
     def from_theory(cls, providers: int, budget: int, per_round: int, switches: int = 1) -> OSMD:

@@ -22,7 +22,7 @@ class Uniform:
     [0, 1, 2]
     """
 
-    replacement: bool = setting(True, "whether a provider may be drawn twice in a round")
+    replacement: bool = setting(True, "whether a provider may be drawn twice in a round", in_files=False)
     kind: ClassVar[str] = "uniform"
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who asks: an organisation, perhaps a person of it, and what they may do. Every deed of the service takes one."""
+"""Who asks: an organisation, perhaps a person of it, and what they may do. Every command of the service takes one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A market to look at: one operator, three consumers, nine providers, two jobs on their way. All of it is made up.
 
-It is made with the deeds that everybody uses, so what is there has come about as it would in a real market.
+It is made with the commands that everybody uses, so what is there has come about as it would in a real market.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from databazaar.data.fraud import BANKS, fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.service import cash, files, jobs, members, offers
 from databazaar.service.caller import Caller
+from databazaar.service.credentials import link_for
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Market, Organisation, Person
-from databazaar.service.members.links import link_for
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 
@@ -88,7 +88,7 @@ def _make(session: Session, settings: Settings) -> None:
         record = cash.request_deposit(session, consumer, settings, DEPOSIT)
         cash.confirm(session, operator, record.id, "demo: no real money")
         if place < 2:
-            jobs.fund(session, consumer, _only_job(session, consumer))
+            jobs.fund(session, consumer, jobs.own_jobs(session, consumer)[0].id)
 
 
 def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int) -> None:
@@ -109,10 +109,6 @@ def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int)
         offers=chosen,
     )
     jobs.submit(session, consumer, settings, job.id)
-
-
-def _only_job(session: Session, consumer: Caller) -> str:
-    return jobs.own_jobs(session, consumer)[0].id
 
 
 def _invited(session: Session, operator: Caller, name: str, slug: str, **roles: bool) -> Caller:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from databazaar.errors import BazaarError
@@ -47,3 +49,12 @@ class TooManyError(ServiceError):
     """Too many requests in too short a time."""
 
     status = 429
+
+
+@contextmanager
+def as_invalid(where: str = "") -> Iterator[None]:
+    """Refuses what the library finds wrong with what was sent, in its own words."""
+    try:
+        yield
+    except BazaarError as fault:
+        raise InvalidError(f"{where}{fault}") from None

@@ -1,22 +1,209 @@
 """The specification of a job: its market.toml, composed once when the job is submitted, and kept with its SHA-256.
 
-From then on everybody reads what is kept: the quote, the runner, the consumer's own arbiter and the processes that
-answer it. Only a provider that does not agree is taken out of it.
+It holds what the consumer has specified, what offers say, and what the hub decides, and is parsed as any market.toml:
+its faults are told in market.toml's own words. From then on everybody reads what is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from databazaar.config.chosen_rules import oracle_settings
 from databazaar.config.market_file import MarketFile, parse_market
+from databazaar.config.sections import DataSettings
 from databazaar.config.toml_text import toml_text
-from databazaar.errors import BazaarError, LedgerError
-from databazaar.service.database.tables import Job
-from databazaar.service.errors import InvalidError
+from databazaar.errors import LedgerError
+from databazaar.learning.asked_rows import ask_cost, refuse_few_rows, refuse_small_table
+from databazaar.money import Currency
+from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
+from databazaar.service.errors import InvalidError, as_invalid
+from databazaar.service.members import currency_of
+from databazaar.service.offers import current_version
+from databazaar.service.settings import Settings
+from databazaar.settings import Faults, read
+
+
+def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], most: int) -> None:
+    """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
+    offer, None where they are not known: a site then keeps to limits of its own."""
+    oracle = oracle_settings(market)
+    with as_invalid():
+        refuse_few_rows(oracle)
+        for offer, rows in tables.items():
+            if rows is not None:
+                refuse_small_table(rows, f"the offer {offer}")
+    for offer, rows in tables.items():
+        cost = ask_cost(oracle, rows)
+        if cost is not None and cost > most:
+            raise InvalidError(
+                f"oracle: an ask of the offer {offer} makes {cost:,} row visits, and this hub allows {most:,}: lower "
+                "oracle.steps, oracle.epochs or oracle.batch_size"
+            )
+
+
+ROLES = ("holdout", "train", "audit")
+"""Of a consumer's files: `data.holdout`, `consumer.train` and `data.audit`."""
+HUBS = ("engine", "federation", "ledger", "providers")
+"""The sections that the hub writes itself, but for what a consumer may say of the lines to sites."""
+LINES = {"compression"}
+"""That is this of the section `federation`."""
+PLACEHOLDER = "holdout.csv"
+"""A hold-out that stays with the consumer has this name here."""
+HERE = "."
+"""Where the federation of an own arbiter is said to be: it is reached through the hub."""
+
+
+@dataclass(frozen=True)
+class Seller:
+    """One of the market's providers: an offer at the terms of now."""
+
+    offer: Offer
+    version: OfferVersion
+    owner: str
+    file: File | None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The market that a job describes. `settings` is what market.toml holds, and `links` the files that it names."""
+
+    parsed: MarketFile
+    settings: dict[str, Any]
+    links: dict[str, File]
+    sellers: tuple[Seller, ...]
+
+
+def compose(session: Session, settings: Settings, job: Job) -> Composition:
+    """The market of a draft by its offers' present terms; for an own arbiter, without the hub's paths."""
+    sellers, own = _sellers(session, job.offers), job.mode == "own"
+    spec, currency = _spec(job.spec), currency_of(session)
+    kinds = {seller.offer.kind for seller in sellers}
+    if len(kinds) > 1:
+        raise InvalidError("a job takes offers at the hub or sites of the federation, not both: choose one kind")
+    if kinds == {"site"} and settings.federation is None:
+        raise InvalidError("this market has no federation any more: choose offers at the hub")
+    links = consumer_files(session, job)
+    providers = []
+    for seller in sellers:
+        entry: dict[str, Any] = {"id": seller.offer.slug}
+        if seller.file is not None:
+            links[name_of(seller.offer.slug, seller.file)] = seller.file
+            entry |= {} if own else {"file": name_of(seller.offer.slug, seller.file)}
+        policy = seller.offer.policy
+        entry |= {"owner": seller.owner, "price": currency.amount(policy["price"])}
+        entry |= {} if policy["most_accesses"] is None else {"most_accesses": policy["most_accesses"]}
+        providers.append(entry)
+    buyer = session.get_one(Organisation, job.organisation_id)
+    lines = spec.pop("federation", {})
+    if lines and kinds == {"file"}:
+        raise InvalidError("federation.compression is for sites, and these offers are at the hub: leave it out")
+    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
+    whole = _whole(spec, job.name, buyer.name, currency, names)
+    if kinds == {"site"} or own:
+        whole["engine"] = {"kind": "federated"}
+        folder = HERE if own else str(Path(settings.federation or "").resolve())
+        named = {"consumer": buyer.slug, "contract": job.id} if kinds == {"site"} else {}
+        whole["federation"] = {**lines, **named, "folder": folder}
+    whole["providers"] = providers
+    parsed = _parsed(whole)
+    refuse_out_of_bounds(parsed, {one.offer.slug: one.version.rows for one in sellers}, settings.most_visits)
+    return Composition(parsed, whole, links, tuple(sellers))
+
+
+def name_of(name: str, file: File) -> str:
+    """What a file is called in a job's folder: by its role, or by its offer."""
+    return f"data/{name}{file.suffix}"
+
+
+def consumer_files(session: Session, job: Job) -> dict[str, File]:
+    """The consumer's files by their names in the job's folder."""
+    files = ((role, session.get_one(File, id)) for role, id in job.files.items())
+    return {name_of(role, file): file for role, file in files}
+
+
+def data_of(session: Session, job: Job) -> DataSettings | None:
+    """How the tables of a draft are to be read; None where its settings do not say it."""
+    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
+    return read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
+
+
+def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:
+    found = []
+    for id in ids:
+        offer = session.get_one(Offer, id)
+        version = current_version(session, offer)
+        owner = session.get_one(Organisation, offer.organisation_id).slug
+        file = session.get_one(File, version.file_id) if version.file_id else None
+        found.append(Seller(offer, version, owner, file))
+    return found
+
+
+def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The specification, without anything that is the hub's to say."""
+    lines = spec.get("federation")
+    of_lines = isinstance(lines, Mapping) and set(lines) <= LINES
+    for section in HUBS:
+        if section in spec and not (section == "federation" and of_lines):
+            but = ", but for compression" if section == "federation" else ""
+            raise InvalidError(f"{section} is the market's to write{but}: leave that section out of the job")
+    for section, setting in (("market", "name"), ("consumer", "name"), ("data", "holdout")):
+        if isinstance(spec.get(section), Mapping) and setting in spec[section]:
+            raise InvalidError(f"{section}.{setting} is the market's to write: leave it out of the job")
+    for section, setting in (("consumer", "train"), ("data", "audit")):
+        if isinstance(spec.get(section), Mapping) and isinstance(spec[section].get(setting), str):
+            raise InvalidError(
+                f"{section}.{setting} is a share such as 0.2 here: upload a file, and name it as the job's {setting}"
+            )
+    _refuse_figures(spec.get("defence"))
+    kind = spec["payment"].get("kind") if isinstance(spec.get("payment"), Mapping) else None
+    if kind not in (None, "price-per-access"):
+        raise InvalidError(
+            f"payment.kind = {kind!r} does not fit contracts, which fix a price for one access: leave [payment] out"
+        )
+    return dict(spec)
+
+
+def _refuse_figures(defence: Any) -> None:
+    """A defence may take back pay, so providers agree to one by its name, at the figures that the name stands for."""
+    figures = sorted(set(defence) - {"kind"}) if isinstance(defence, Mapping) else []
+    if figures:
+        raise InvalidError(
+            f"defence.{figures[0]} is fixed by the defence's name, to which the providers agree: leave it out, and "
+            'write defence.kind = "none", "standard" or "strict" alone'
+        )
+
+
+def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, files: Mapping[str, str]) -> dict[str, Any]:
+    market, consumer, data = (spec.get(section, {}) for section in ("market", "consumer", "data"))
+    if not all(isinstance(section, Mapping) for section in (market, consumer, data)):
+        return dict(spec)  # whose faults the parser tells
+    own = {"currency": currency.name, "decimals": currency.decimals}
+    for setting, value in own.items():
+        if market.get(setting, value) != value:
+            raise InvalidError(f"market.{setting} = {market[setting]!r} is {value!r} in this market: leave it out")
+    market = {"name": name, **market, **own}
+    consumer = {**consumer, "name": buyer, **({"train": files["train"]} if "train" in files else {})}
+    data = _data_section(data, files)
+    rest = {section: value for section, value in spec.items() if section not in ("market", "consumer", "data")}
+    return {"market": market, "consumer": consumer, "data": data, **rest}
+
+
+def _data_section(data: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    audit = {"audit": files["audit"]} if "audit" in files else {}
+    return {**data, "holdout": files.get("holdout", PLACEHOLDER), **audit}
+
+
+def _parsed(settings: dict[str, Any]) -> MarketFile:
+    with as_invalid():
+        return parse_market(settings, "job")
 
 
 def keep(job: Job, settings: Mapping[str, Any]) -> None:
@@ -39,15 +226,12 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 def market_of(job: Job) -> MarketFile:
     """The same, parsed; or an InvalidError in market.toml's words."""
-    return _parsed(text_of(job))
+    return _parsed_text(text_of(job))
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> MarketFile:
-    try:
-        return parse_market(tomllib.loads(text), "job")
-    except BazaarError as fault:
-        raise InvalidError(str(fault)) from None
+def _parsed_text(text: str) -> MarketFile:
+    return _parsed(tomllib.loads(text))
 
 
 def leave_out(job: Job, providers: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The lives of a job and of a contract: which state may follow which. Nothing else changes a state."""
+"""The lifecycles of jobs and contracts: which state may follow which. Nothing else changes a state."""
 
 from __future__ import annotations
 

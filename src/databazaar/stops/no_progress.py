@@ -34,8 +34,10 @@ class NoProgress:
     """
 
     rounds: int = setting(30, "the rounds through whose utilities a line is laid", at_least=4, at_most=10**9)
-    least: float = setting(0.0, "the rise of that line that must be exceeded")
-    errors: float = setting(1.0, "by how many of its own standard errors it must be exceeded", at_least=0)
+    least: float = setting(0.0, "the rise of that line that must be exceeded", in_files=False)
+    errors: float = setting(
+        1.0, "by how many of its own standard errors it must be exceeded", at_least=0, in_files=False
+    )
     kind: ClassVar[str] = "no-progress"
 
     def __post_init__(self) -> None:

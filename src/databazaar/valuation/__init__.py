@@ -1,18 +1,16 @@
 """What providers are worth: Shapley values and their relatives, one call each, all with one kind of result."""
 
-from databazaar.valuation.apportionment import payouts
 from databazaar.valuation.comparison import Comparison, MethodOutcome, compare
 from databazaar.valuation.context import Context
 from databazaar.valuation.exact import ExactShapley, exact_shapley, shapley_exact
 from databazaar.valuation.federated import FedShapley, fed_shapley
 from databazaar.valuation.games import Game
 from databazaar.valuation.gradient import GShapley, g_shapley
-from databazaar.valuation.gtg import GTGShapley, gtg_shapley
 from databazaar.valuation.loo import LeaveOneOut, leave_one_out, leave_one_out_game
 from databazaar.valuation.method import METHODS, Method
 from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo, tmc_shapley
 from databazaar.valuation.rank_stability import Stability, stability
-from databazaar.valuation.result import Cost, Trained, ValuationResult
+from databazaar.valuation.result import Cost, Trained, ValuationResult, payouts
 from databazaar.valuation.stopping import (
     BackCheck,
     GhorbaniZou,
@@ -33,7 +31,6 @@ __all__ = [
     "ExactShapley",
     "FedShapley",
     "GShapley",
-    "GTGShapley",
     "Game",
     "GhorbaniZou",
     "LeaveOneOut",
@@ -53,7 +50,6 @@ __all__ = [
     "exact_shapley",
     "fed_shapley",
     "g_shapley",
-    "gtg_shapley",
     "leave_one_out",
     "leave_one_out_game",
     "payouts",

@@ -14,10 +14,9 @@ from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.valuation.apportionment import Mode
 from databazaar.valuation.method import METHODS, Method
 from databazaar.valuation.rank_stability import FEWEST_SEEDS, Stability, stability
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import Mode, ValuationResult
 from databazaar.valuation.stopping import Rule
 
 Progress = Callable[[str, int], None]
@@ -101,13 +100,18 @@ def compare(
     `options` holds further settings by method, as in {"g-shapley": {"stop": MaxPermutations(50)}}. `limit` ends each
     run of a method that can be ended early. `progress` is called with a method and a seed when that run is done.
     """
-    _refuse_names(methods, options or {})
+    options, known = options or {}, METHODS.kinds()
+    unknown = [name for name in [*methods, *options] if name not in known]
+    if unknown or not methods:
+        raise BazaarError(f"method {', '.join(unknown) or '(none)'} is unknown: use some of {', '.join(known)}")
+    if len(set(methods)) != len(methods):
+        raise BazaarError("a method is named twice: name each once")
     if seeds < 1:
         raise BazaarError(f"seeds = {seeds} must be at least 1")
     every_seed = tuple(range(seed, seed + seeds))
     planned = []
     for name in methods:
-        given = {"engine": engine, "device": device, **(options or {}).get(name, {})}
+        given = {"engine": engine, "device": device, **options.get(name, {})}
         runs: list[Method] = [METHODS.build({"kind": name, "seed": s, **given}) for s in every_seed]
         planned.append([run if limit is None else run.limited(limit) for run in runs])
     for runs in planned:
@@ -119,35 +123,20 @@ def compare(
             made = make_engine(engine, consumer.task.copied(), providers, device)
             stack.callback(made.close)
             planned = [[replace(run, engine=made) if run.engine == engine else run for run in runs] for runs in planned]
-        found = [[_run(run, consumer, providers, progress) for run in runs] for runs in planned]
-    for name, runs, results in zip(methods, planned, found, strict=True):
-        paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
-        outcomes.append(
-            MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds >= FEWEST_SEEDS else None)
-        )
+        for name, runs in zip(methods, planned, strict=True):
+            results = []
+            for run in runs:
+                results.append(run.run(consumer, providers))
+                progress(run.kind, run.seed)
+            amounts = [
+                result.values if run.paid_by_access else list(result.payouts(consumer.budget, mode).values())
+                for run, result in zip(runs, results, strict=True)
+            ]
+            paid = np.array(amounts, dtype=np.int64)
+            sure = stability(ids, paid) if seeds >= FEWEST_SEEDS else None
+            outcomes.append(MethodOutcome(name, tuple(results), paid, sure))
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
-
-
-def _run(run: Method, consumer: Consumer, providers: Sequence[Provider], progress: Progress) -> ValuationResult:
-    result = run.run(consumer, providers)
-    progress(run.kind, run.seed)
-    return result
-
-
-def _refuse_names(methods: Sequence[str], options: Mapping[str, Any]) -> None:
-    known = METHODS.kinds()
-    unknown = [name for name in [*methods, *options] if name not in known]
-    if unknown or not methods:
-        raise BazaarError(f"method {', '.join(unknown) or '(none)'} is unknown: use some of {', '.join(known)}")
-    if len(set(methods)) != len(methods):
-        raise BazaarError("a method is named twice: name each once")
-
-
-def _pay(method: Method, result: ValuationResult, budget: int, mode: Mode) -> list[int]:
-    if method.paid_by_access:
-        return [int(value) for value in result.values]
-    return list(result.payouts(budget, mode).values())
 
 
 def spearman(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from databazaar.learning.task import step_at
 from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.valuation.result import Tally, Trained, ValuationResult
+from databazaar.valuation.result import Tally, ValuationResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,3 @@ class Context:
         """The result with all that was spent since the context was opened."""
         cost = self.tally.now(result.cost.permutations)
         return replace(result, method=method or result.method, cost=cost)
-
-    def trained(self, params: Tensor) -> Trained:
-        return Trained(params.detach().cpu(), float(self.score(params[None])[0]))

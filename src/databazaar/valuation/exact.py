@@ -13,7 +13,6 @@ from math import comb
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
@@ -21,10 +20,8 @@ from databazaar.parties.provider import Provider
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.training_game import training_game
-
-Vector = NDArray[np.float64]
 
 MOST_PLAYERS = 20
 
@@ -61,7 +58,11 @@ def shapley_exact(game: Game) -> ValuationResult:
     array([0.667, 0.167, 0.167])
     """
     n = len(game.players)
-    few_enough(n)
+    if n > MOST_PLAYERS:
+        raise BazaarError(
+            f"exact Shapley values of {n} providers need 2^{n} coalitions: "
+            f"use at most {MOST_PLAYERS}, or sample permutations"
+        )
     start = game.tally.now()
     values = shapley_from_table(game.table())
     cost = game.tally.now() - start
@@ -81,12 +82,3 @@ def shapley_from_table(worths: Vector) -> Vector:
         pairs, size = worths.reshape(-1, 2, 2**i), sizes.reshape(-1, 2, 2**i)[:, 0]
         values[i] = (weights[size] * (pairs[:, 1] - pairs[:, 0])).sum()
     return values
-
-
-def few_enough(players: int) -> None:
-    """Refuses more than can be worked out."""
-    if players > MOST_PLAYERS:
-        raise BazaarError(
-            f"exact Shapley values of {players} providers need 2^{players} coalitions: "
-            f"use at most {MOST_PLAYERS}, or sample permutations"
-        )

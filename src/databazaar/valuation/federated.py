@@ -2,7 +2,7 @@
 
 In each round K providers are drawn uniformly without replacement and asked for updates of w. The round is a game
 between them: a coalition is worth the utility of w with its members' updates. Their Shapley values in that game, exact
-over 2^K coalitions or by permutation sampling (FedSV-PS), are added to their values; whoever is not drawn gets nothing.
+over 2^K coalitions or by permutation sampling (FedSV-PS), are added to their values; the others get nothing.
 Then the mean of the updates is added to w, and the next round begins (Wang et al. 2020; Section 5.1 of the paper).
 
 Departures from the paper: none in the values. Behind the paper's figures a coalition's model is w plus the *sum* of
@@ -13,8 +13,9 @@ Standard errors are those of sampling permutations, given how the training went.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,22 +23,21 @@ from torch import Tensor
 
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
+from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import Uniform
 from databazaar.valuation.context import Context
-from databazaar.valuation.exact import MOST_PLAYERS, few_enough, shapley_exact
-from databazaar.valuation.games import Coalitions, Game, all_coalitions
-from databazaar.valuation.history import History, Vector
+from databazaar.valuation.exact import MOST_PLAYERS, shapley_exact
+from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
-from databazaar.valuation.permutations import Shuffle, first_block
-from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.round_game import Aggregate, Opening, RoundGame, all_are_cheap, along, singles
-from databazaar.valuation.scoring import FirstLayer
-from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
+from databazaar.valuation.permutations import Shuffle
+from databazaar.valuation.result import Trained, ValuationResult
+from databazaar.valuation.round_game import Aggregate, Scorer, round_game
+from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
 STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
 """Of one round: Appendix A.1 of the paper, and the cap that it lacks."""
@@ -66,13 +66,13 @@ class RoundByRound(Method):
         """The values of a round's players in the game between them."""
         raise NotImplementedError
 
-    def ahead(self, players: int, cost: float, t: int) -> Coalitions:
-        """Coalitions to be scored as soon as the updates are there, at `cost` floats a model."""
-        return singles(players)
+    def scorers(self, evaluator: Evaluator) -> Callable[[Tensor, Tensor], Scorer]:
+        """What makes a round's scorer from its parameters and updates."""
+        return partial(Scorer, evaluator)
 
     def value(self, context: Context) -> ValuationResult:
         values, variances = np.zeros((2, len(context.providers)))
-        w, layer = context.start(), FirstLayer.of(context.evaluator)
+        w, scorers = context.start(), self.scorers(context.evaluator)
         permutations, purse = 0, context.consumer.budget
         t, stopped = 0, None
         while stopped is None:
@@ -83,41 +83,25 @@ class RoundByRound(Method):
                 break
             if self.rounds is None:
                 purse -= price
-            round_game, result = self._round(context, layer, w, asked, t)
-            if round_game is not None and result is not None:
-                values[round_game.members] += result.values
-                variances[round_game.members] += result.standard_errors**2
+            (replies,) = context.ask([Ask(w, asked, t, self.seed)])
+            played = round_game(context, partial(scorers, w), replies, asked, context.step(t), self.aggregate)
+            if played is not None:
+                result = self.value_round(played.game, t)
+                values[played.members] += result.values
+                variances[played.members] += result.standard_errors**2
                 permutations += result.cost.permutations
-                w = context.moved(w, round_game.updates, t)
-            del round_game, result  # and with them the updates, before the next ones are there
+                w = context.moved(w, played.updates, t)
+            del replies, played  # and with them the updates, before the next ones are there
             t += 1
             context.progress(t / self.rounds if self.rounds is not None else 1 - purse / context.consumer.budget)
-            stopped = self._limit_reached(context, values, np.sqrt(variances), permutations, t)
+            if self.limit is not None:
+                history = History((values,), np.sqrt(variances), context.tally.now(permutations))
+                reason = self.limit.reason(history)
+                stopped = None if reason is None else f"{reason}, after {t:,} rounds"
         context.tally.trainings += 1
-        trained = context.trained(w)
+        trained = Trained(w.detach().cpu(), float(context.score(w[None])[0]))
         cost = context.tally.now(permutations)
         return ValuationResult(self._name(), context.ids, values, np.sqrt(variances), stopped, cost, trained)
-
-    def _round(
-        self, context: Context, layer: FirstLayer | None, w: Tensor, asked: list[int], t: int
-    ) -> tuple[RoundGame | None, ValuationResult | None]:
-        """The round's game and its players' values; None where nobody gave an update that can be used."""
-        (replies,) = context.ask([Ask(w, asked, t, self.seed)])
-        opening = Opening.of(context, layer, w, replies, asked, context.step(t), self.aggregate)
-        if opening is None:
-            return None, None
-        round_game = opening.game(self.ahead(len(opening.rows), opening.scorer.cost, t))
-        return round_game, None if round_game is None else self.value_round(round_game.game, t)
-
-    def _limit_reached(
-        self, context: Context, values: Vector, errors: Vector, permutations: int, rounds: int
-    ) -> str | None:
-        if self.limit is None:
-            return None
-        spent = context.tally.now()
-        history = History((values,), errors, permutations, spent.seconds, spent.oracle_calls, spent.utility_evaluations)
-        reason = self.limit.reason(history)
-        return f"{reason}, after {rounds:,} rounds" if reason is not None else None
 
     def _name(self) -> str:
         return self.kind
@@ -129,7 +113,7 @@ class FedShapley(RoundByRound):
 
     `exact` is over all coalitions of a round; else permutations are sampled. `stop` ends the sampling of a round and
     begins anew in each; `limit` may end the whole, after any round. Without `rounds` there are as many as the budget
-    pays for. Permutations before the rule can stop are worked out at once, and `batch` at a time after them.
+    pays for. `batch` permutations are worked out at a time.
     """
 
     exact: bool = False
@@ -147,22 +131,8 @@ class FedShapley(RoundByRound):
     def value_round(self, game: Game, t: int) -> ValuationResult:
         if self.exact:
             return shapley_exact(game)
-        orders = self._orders(len(game.players), t)
-        return shapley_monte_carlo(game, self.stop, shuffle=orders, batch=self.batch, lead=self._lead())
-
-    def ahead(self, players: int, cost: float, t: int) -> Coalitions:
-        """All coalitions where they are needed or cost next to nothing, else those of the first permutations."""
-        if self.exact:
-            few_enough(players)
-        if self.exact or all_are_cheap(players, cost):
-            return all_coalitions(players)
-        return along(self._orders(players, t).block(0, self._lead()))
-
-    def _orders(self, players: int, t: int) -> Shuffle:
-        return Shuffle(players, self.seed, f"fedsv round {t}")
-
-    def _lead(self) -> int:
-        return first_block(self.stop, self.batch)
+        shuffle = Shuffle(len(game.players), self.seed, f"fedsv round {t}")
+        return shapley_monte_carlo(game, self.stop, shuffle=shuffle, batch=self.batch)
 
     def _name(self) -> str:
         return "fedsv-exact" if self.exact else "fedsv"

@@ -17,20 +17,16 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, query_all
-from databazaar.engines.errands import RunsErrands, Start, Walk
 from databazaar.errors import BazaarError
 from databazaar.randomness import stream
 from databazaar.valuation.context import Context
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
-
-Vector = NDArray[np.float64]
 
 STOP = BackCheck(10, 0.01) | MaxPermutations(500)
 """Appendix A.1 of the paper; the cap is the one behind its figures."""
@@ -53,17 +49,16 @@ class GShapley(Method):
             raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
         averaging = Averaging(Shuffle(n, self.seed, "g-shapley"), n, self.stop, context.tally, batch=self.batch)
         while averaging.stopped is None:
-            orders, first = averaging.orders(), averaging.running.count
+            orders, first = averaging.orders(), averaging.count
             seeds = [oracle_seed(self.seed, first + row) for row in range(len(orders))]
-            walks = [Walk(order, step, seed, nothing) for order, seed in zip(orders.tolist(), seeds, strict=True)]
-            after = walked(context, start, walks)
+            after = walked(context, start, orders.tolist(), seeds, step, nothing)
             context.tally.oracle_calls += orders.size
             context.tally.utility_evaluations += orders.size
             before = after[:, :1] if not self.credit_first else np.full((len(orders), 1), nothing)
             averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
             context.progress(averaging.share)
-        running, cost = averaging.running, context.tally.now(averaging.running.count)
-        return ValuationResult(self.kind, context.ids, running.mean, running.standard_errors, averaging.stopped, cost)
+        cost, errors = context.tally.now(averaging.count), averaging.standard_errors
+        return ValuationResult(self.kind, context.ids, averaging.mean, errors, averaging.stopped, cost)
 
 
 g_shapley = as_function(GShapley, "g_shapley")
@@ -75,21 +70,19 @@ def oracle_seed(seed: int, permutation: int) -> int:
     return int(stream(seed, permutation, "g-shapley oracles").integers(2**31))
 
 
-def walked(context: Context, start: Tensor, walks: Sequence[Walk]) -> Vector:
-    """The utilities along these walks, all of one length and step: [P, n]. They advance side by side, or are walked one
-    by one by whoever the engine has for it."""
+def walked(
+    context: Context, start: Tensor, orders: Sequence[Sequence[int]], seeds: Sequence[int], step: float, nothing: float
+) -> Vector:
+    """The utilities along these permutations, which advance side by side: [P, n]. A step that leads to a model without
+    a finite utility is not taken. The start is worth `nothing`."""
     engine, evaluator = context.engine, context.evaluator
-    if isinstance(engine, RunsErrands):
-        found = engine.errands(evaluator, Start(start), walks)
-        if found is not None:
-            return np.stack(found)
-    params = start.repeat(len(walks), 1)
-    step = torch.tensor(walks[0].step).to(params)
-    worth, along = np.array([walk.nothing for walk in walks]), []
-    for place in range(walks[0].length):
-        asks = [Ask(w, [walk.order[place]], 0, walk.seed) for w, walk in zip(params, walks, strict=True)]
+    params = start.repeat(len(orders), 1)
+    rate = torch.tensor(step).to(params)
+    worth, along = np.full(len(orders), nothing), []
+    for place in range(len(orders[0])):
+        asks = [Ask(w, [order[place]], 0, seed) for w, order, seed in zip(params, orders, seeds, strict=True)]
         updates = torch.cat([replies.updates for replies in query_all(engine, asks)])
-        moved = torch.addcmul(params, step, updates)
+        moved = torch.addcmul(params, rate, updates)
         after = evaluator.score(moved).utility
         fine = np.isfinite(after)
         worth = np.where(fine, after, worth)

@@ -34,7 +34,6 @@ METHODS = Registry(
         "g-shapley": "databazaar.valuation.gradient:GShapley",
         "fedsv": "databazaar.valuation.federated:FedShapley",
         "fedsv-exact": "databazaar.valuation.federated:FedShapleyExact",
-        "gtg": "databazaar.valuation.gtg:GTGShapley",
         "tmc": "databazaar.valuation.monte_carlo:TMCShapley",
         "loo": "databazaar.valuation.loo:LeaveOneOut",
         "exact": "databazaar.valuation.exact:ExactShapley",

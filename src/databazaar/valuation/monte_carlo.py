@@ -22,11 +22,9 @@ from databazaar.valuation.context import Context
 from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.stopping import GhorbaniZou, MaxPermutations, Rule
 from databazaar.valuation.training_game import training_game
-
-Vector = NDArray[np.float64]
 
 STOP = GhorbaniZou(0.05) | MaxPermutations(1_000)
 
@@ -60,11 +58,8 @@ def shapley_monte_carlo(
     truncation: float | None = None,
     shuffle: Callable[[int], NDArray[np.int64]] | None = None,
     batch: int = 10,
-    lead: int = 0,
-    check_every: int = 1,
 ) -> ValuationResult:
-    """Permutation sampling on any game; `batch` permutations are worked out at a time, or in the first block `lead`,
-    where that is more. No truncation by default.
+    """Permutation sampling on any game; `batch` permutations are worked out at a time. No truncation by default.
 
     >>> game = Game(["a", "b"], lambda s: s @ np.array([2.0, 3.0]))
     >>> shapley_monte_carlo(game, MaxPermutations(3)).values
@@ -74,13 +69,13 @@ def shapley_monte_carlo(
     if truncation is not None and not truncation >= 0:
         raise BazaarError(f"truncation = {truncation} must be zero or more: it is a share of the whole's worth")
     start = game.tally.now()
-    averaging = Averaging(shuffle, len(game.players), stop, game.tally, batch=batch, lead=lead, check_every=check_every)
+    averaging = Averaging(shuffle, len(game.players), stop, game.tally, batch=batch)
     while averaging.stopped is None:
         orders = averaging.orders()
         averaging.add(credit_in_order(orders, worths_along(game, orders, truncation)))
-    running = averaging.running
-    cost = game.tally.now(running.count) - start
-    return ValuationResult("monte-carlo", game.players, running.mean, running.standard_errors, averaging.stopped, cost)
+    cost = game.tally.now(averaging.count) - start
+    errors, stopped = averaging.standard_errors, averaging.stopped
+    return ValuationResult("monte-carlo", game.players, averaging.mean, errors, stopped, cost)
 
 
 def worths_along(game: Game, orders: Orders, truncation: float | None = None) -> Vector:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.valuation.result import Vector
 
-Vector = NDArray[np.float64]
 FEWEST_SEEDS = 3
 
 
@@ -38,17 +38,9 @@ class Stability:
         return np.asarray(self.best_rank == self.worst_rank)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "providers": list(self.providers),
-            "seeds": self.seeds,
-            "confidence": self.confidence,
-            "mean": self.mean.tolist(),
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "best_rank": self.best_rank.tolist(),
-            "worst_rank": self.worst_rank.tolist(),
-            "survives": self.survives.tolist(),
-        }
+        arrays = {name: value.tolist() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        told = {"providers": list(self.providers), "seeds": self.seeds, "confidence": self.confidence}
+        return {**told, **arrays, "survives": self.survives.tolist()}
 
 
 def stability(

@@ -1,19 +1,22 @@
-"""What every valuation method returns: values, how sure they are, why it stopped, and what it cost."""
+"""What every valuation method returns: values, how sure they are, why it stopped, what it cost; and values as money."""
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.valuation.apportionment import Mode, payouts
+from databazaar.errors import BazaarError
 
 Vector = NDArray[np.float64]
+Mode = Literal["positive", "shifted"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,12 @@ class Cost:
 
     def __sub__(self, other: Cost) -> Cost:
         """What was spent between two moments."""
-        return Cost(
-            self.oracle_calls - other.oracle_calls,
-            self.utility_evaluations - other.utility_evaluations,
-            self.trainings - other.trainings,
-            self.permutations - other.permutations,
-            self.seconds - other.seconds,
-        )
+        return Cost(*map(operator.sub, vars(self).values(), vars(other).values()))
+
+    def plus(self, other: Cost, share: float, permutations: int) -> Cost:
+        """Together with a share of what was spent later, in so many permutations."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return replace(Cost(*(one + more * share for one, more in both)), permutations=permutations)
 
 
 class Tally:
@@ -47,7 +49,7 @@ class Tally:
         self.trainings = 0
 
     def now(self, permutations: int = 0) -> Cost:
-        """All that was spent so far; permutations are counted by whoever samples them."""
+        """All that was spent so far; permutations are counted by the method that samples them."""
         seconds = time.perf_counter() - self._began
         return Cost(self.oracle_calls, self.utility_evaluations, self.trainings, permutations, seconds)
 
@@ -107,3 +109,47 @@ class ValuationResult:
             "final_utility": None if self.trained is None else self.trained.utility,
             "settings": dict(self.settings),
         }
+
+
+def payouts(values: Sequence[float] | NDArray[np.float64], budget: int, mode: Mode = "positive") -> list[int]:
+    """Splits `budget` minor units in proportion to max(v, 0), or to v − min v.
+
+    "positive" is the paper's text (Section 5.1), "shifted" what its figures show. Where that leaves nobody a
+    positive share (all values ≤ 0, or all equal when shifted), everybody gets an equal part. Fractions are
+    exact, and minor units left over go to the largest remainders, on a tie to the first.
+
+    >>> payouts([3.0, 1.0, -2.0], 10)
+    [8, 2, 0]
+    >>> payouts([3.0, 1.0, -2.0], 10, "shifted")
+    [6, 4, 0]
+    >>> payouts([-1.0, -2.0, -3.0], 10)
+    [4, 3, 3]
+    """
+    if mode not in get_args(Mode):
+        raise BazaarError(f"payout mode {mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
+        raise BazaarError(f"budget = {budget!r} must be a whole number of minor units, zero or more")
+    exact = [_finite(float(value)) for value in values]
+    if not exact:
+        raise BazaarError("there is nobody to pay: give at least one value")
+    floor = min(exact) if mode == "shifted" else Fraction(0)
+    weights = [max(value - floor, Fraction(0)) for value in exact]
+    return largest_remainder(weights, int(budget))
+
+
+def largest_remainder(weights: Sequence[Fraction], budget: int) -> list[int]:
+    """Whole parts of `budget` in proportion to non-negative weights; equal parts where all weights are zero."""
+    total = sum(weights, Fraction(0))
+    shares = [budget * w / total if total else Fraction(budget, len(weights)) for w in weights]
+    parts = [int(share) for share in shares]
+    neediest = sorted(range(len(parts)), key=lambda i: (parts[i] - shares[i], i))
+    for i in neediest[: budget - sum(parts)]:
+        parts[i] += 1
+    assert sum(parts) == budget
+    return parts
+
+
+def _finite(value: float) -> Fraction:
+    if not np.isfinite(value):
+        raise BazaarError(f"a value of {value} cannot be paid: find out which provider's utility is not a number")
+    return Fraction(value)

@@ -1,95 +1,33 @@
-"""The game that federated methods value in every round, and what its coalitions are worth."""
+"""The game between the providers of a round, in which a coalition is worth the utility of w + Σ_i c_i g_i."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Replies
 from databazaar.errors import BazaarError
-from databazaar.valuation.combinations import score_combinations
+from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.context import Context
-from databazaar.valuation.games import TABLE_PLAYERS, Coalitions, Game, all_coalitions, is_everything
-from databazaar.valuation.permutations import Orders
-from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
+from databazaar.valuation.games import Coalitions, Game
+from databazaar.valuation.result import Vector
 
-Vector = NDArray[np.float64]
 Aggregate = Literal["sum", "mean"]
 
 AT_ONCE = 2**31
 """A scorer parts coalitions by itself."""
 
-MOST_BITS = 62
-"""So many players make a number of a coalition."""
+PLAIN_FLOATS = 2**26
+"""Parameters of the models that are formed at a time (256 MiB)."""
 
-TABLE_FLOATS = 2**20
-"""Where all coalitions' models make no more floats than this, scoring all is quicker than choosing some."""
-
-
-@dataclass(frozen=True, eq=False)
-class Opening:
-    """A round before it is known whose update alone leaves a model of finite utility: only those will be players."""
-
-    context: Context
-    scorer: Scorer
-    updates: Tensor
-    asked: list[int]
-    rows: list[int]
-    step: float
-    aggregate: Aggregate
-
-    @classmethod
-    def of(
-        cls,
-        context: Context,
-        layer: FirstLayer | None,
-        w: Tensor,
-        replies: Replies,
-        asked: list[int],
-        step: float,
-        aggregate: Aggregate,
-    ) -> Opening | None:
-        """None where nobody gave a valid update."""
-        rows = [row for row, provider in enumerate(asked) if provider not in replies.failures]
-        if not rows:
-            return None
-        updates = _chosen(replies.updates, rows)
-        scorer = scorer_of(layer, context.evaluator, w, updates)
-        return cls(context, scorer, updates, asked, rows, step, aggregate)
-
-    def score(self, coalitions: Coalitions) -> Vector:
-        return score_combinations(self.context.engine, self.scorer, weights_of(coalitions, self.step, self.aggregate))
-
-    def game(self, coalitions: Coalitions) -> RoundGame | None:
-        """The game between those who can play, in which these coalitions are known; None where nobody can."""
-        worths = self.score(coalitions)
-        self.context.tally.utility_evaluations += len(worths)
-        n = len(self.rows)
-        nothing, *alone = worths[_rows_of_singles(coalitions)]
-        if not np.isfinite(nothing):
-            raise BazaarError(f"the model's own utility is {nothing}: lower the steps, or begin elsewhere")
-        players = np.flatnonzero(np.isfinite(alone))
-        if not len(players):
-            return None
-        if len(players) < n:
-            among = ~coalitions[:, ~np.isfinite(alone)].any(1)
-            coalitions, worths = coalitions[among][:, players], worths[among]
-        members = [self.asked[self.rows[i]] for i in players]
-        ids = self.context.ids
-
-        def worth(some: Coalitions) -> Vector:
-            everybody = np.zeros((len(some), n), dtype=bool)
-            everybody[:, players] = some
-            return self.score(everybody)
-
-        game = Game([ids[i] for i in members], worth, batch=AT_ONCE, tally=self.context.tally)
-        game.know(coalitions, worths)
-        return RoundGame(game, members, _chosen(self.updates, players.tolist()))
+Weights = NDArray[np.float64]
+"""Coefficients c, one model per row: [m, K]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,52 +39,61 @@ class RoundGame:
     updates: Tensor
 
 
-def all_are_cheap(players: int, cost: float) -> bool:
-    """Whether to score all coalitions of a round, at this cost of a model."""
-    return players <= TABLE_PLAYERS and 2**players * cost <= TABLE_FLOATS
+def round_game(
+    context: Context,
+    scorer_of: Callable[[Tensor], Scorer],
+    replies: Replies,
+    asked: list[int],
+    step: float,
+    aggregate: Aggregate,
+) -> RoundGame | None:
+    """The game between those whose update alone leaves a model of finite utility; None where nobody's does."""
+    rows = [row for row, provider in enumerate(asked) if provider not in replies.failures]
+    if not rows:
+        return None
+    updates, n = _chosen(replies.updates, rows), len(rows)
+    scorer = scorer_of(updates)
 
+    def score(coalitions: Coalitions) -> Vector:
+        sizes = np.maximum(coalitions.sum(1, keepdims=True), 1) if aggregate == "mean" else 1
+        return scorer(np.asarray(step * coalitions / sizes, dtype=np.float64))  # γ a member, or γ over their number
 
-def singles(players: int) -> Coalitions:
-    """Nobody, and everybody alone."""
-    return np.concatenate([np.zeros((1, players), dtype=bool), np.eye(players, dtype=bool)])
+    singles = np.concatenate([np.zeros((1, n), dtype=bool), np.eye(n, dtype=bool)])
+    worths = score(singles)
+    context.tally.utility_evaluations += len(worths)
+    if not np.isfinite(worths[0]):
+        raise BazaarError(f"the model's own utility is {worths[0]}: lower the steps, or begin elsewhere")
+    players = np.flatnonzero(np.isfinite(worths[1:]))
+    if not len(players):
+        return None
 
+    def worth(some: Coalitions) -> Vector:
+        everybody = np.zeros((len(some), n), dtype=bool)
+        everybody[:, players] = some
+        return score(everybody)
 
-def _rows_of_singles(coalitions: Coalitions) -> NDArray[np.int64]:
-    """Where nobody stands, and where everybody alone."""
-    if is_everything(coalitions):
-        return np.concatenate([[0], 1 << np.arange(coalitions.shape[1])])
-    sizes = coalitions.sum(1)
-    alone = np.flatnonzero(sizes == 1)
-    return np.concatenate([[sizes.argmin()], alone[coalitions[alone].argmax(1).argsort()]])
-
-
-def along(orders: Orders) -> Coalitions:
-    """`singles`, and those who have joined anywhere along these orders; each coalition once."""
-    n = orders.shape[1]
-    if n > MOST_BITS:
-        joined = np.argsort(orders, axis=1)[:, None, :] <= np.arange(n)[:, None]
-        return np.unique(np.concatenate([singles(n), joined.reshape(-1, n)]), axis=0)
-    bits = 1 << np.arange(n)
-    numbers = np.unique(np.concatenate([[0], bits, np.cumsum(1 << orders, axis=1).ravel()]))
-    return np.asarray(numbers[:, None] & bits > 0)
-
-
-def weights_of(coalitions: Coalitions, step: float, aggregate: Aggregate) -> Vector:
-    """γ for each member of a coalition, or γ over their number. All coalitions of a few players are kept."""
-    if is_everything(coalitions):
-        return _all_weights(coalitions.shape[1], step, aggregate)
-    return _weights_of(coalitions, step, aggregate)
-
-
-def _weights_of(coalitions: Coalitions, step: float, aggregate: Aggregate) -> Vector:
-    sizes = np.maximum(coalitions.sum(1, keepdims=True), 1) if aggregate == "mean" else 1
-    return np.asarray(step * coalitions / sizes, dtype=np.float64)
-
-
-@lru_cache(maxsize=8)
-def _all_weights(players: int, step: float, aggregate: Aggregate) -> Vector:
-    return _weights_of(all_coalitions(players), step, aggregate)
+    members = [asked[rows[i]] for i in players]
+    game = Game([context.ids[i] for i in members], worth, batch=AT_ONCE, tally=context.tally)
+    known = [0, *(1 + players)]
+    game.know(singles[known][:, players], worths[known])
+    return RoundGame(game, members, _chosen(updates, players.tolist()))
 
 
 def _chosen(updates: Tensor, rows: list[int]) -> Tensor:
+    """These rows, without a copy where they are all of them."""
     return updates if len(rows) == len(updates) else updates[rows]
+
+
+class Scorer:
+    """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]. Forms every model: right for any model and
+    any utility."""
+
+    def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
+        self.evaluator = evaluator
+        self._params, self._updates = params, updates
+
+    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
+        weights = torch.from_numpy(coefficients).to(self._updates)
+        parts = torch.split(weights, max(1, PLAIN_FLOATS // len(self._params)))
+        models = (torch.addmm(self._params, part, self._updates) for part in parts)
+        return np.concatenate([self.evaluator.score(stack).utility for stack in models])

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask
-from databazaar.engines.errands import RunsErrands, Start, Training
 from databazaar.errors import BazaarError
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Coalitions, Game
@@ -30,25 +29,11 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
 
     def worth(coalitions: Coalitions) -> NDArray[np.float64]:
         context.tally.trainings += int(coalitions.any(1).sum())
-        found = trained_elsewhere(context, coalitions, rounds, seed)
-        return found if found is not None else context.evaluator.score(train(context, coalitions, rounds, seed)).utility
+        return context.evaluator.score(train(context, coalitions, rounds, seed)).utility
 
     width = max(1, len(context.start()))
     batch = max(1, CHUNK_FLOATS // (width * len(context.providers)))
     return Game(context.ids, worth, batch=batch, tally=context.tally)
-
-
-def trained_elsewhere(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> NDArray[np.float64] | None:
-    """What they are worth, each trained by somebody whom the engine has for it; None where it has nobody."""
-    if not isinstance(context.engine, RunsErrands):
-        return None
-    steps = [context.step(t) for t in range(rounds)]
-    trainings = [Training(np.flatnonzero(row).tolist(), steps, seed) for row in coalitions]
-    found = context.engine.errands(context.evaluator, Start(context.start()), trainings)
-    if found is None:
-        return None
-    context.tally.oracle_calls += rounds * int(coalitions.sum())
-    return np.concatenate(found)
 
 
 def train(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> Tensor:

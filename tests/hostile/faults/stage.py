@@ -19,18 +19,18 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
 from matplotlib.figure import Figure
 
 import zygote
-from databazaar import reports
 from databazaar.cli.app import main
 from databazaar.ledger import large, sql
 from databazaar.reports import style
 from databazaar.reports import written as report_files
+from databazaar.reports.figures import draw_all
 
 drawn: dict[str, Figure] = {}
 
 
 def once(report: Any) -> dict[str, Figure]:
     if not drawn:
-        drawn.update(reports.draw_all(report))
+        drawn.update(draw_all(report))
     return drawn
 
 

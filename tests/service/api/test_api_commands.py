@@ -25,11 +25,11 @@ from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError
 from databazaar.client.buying import named_files
 from databazaar.errors import BazaarError
-from databazaar.service import members
+from databazaar.service import credentials, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Organisation
-from databazaar.service.hub.alone import Alone
-from databazaar.service.journal.keys import HubKey, published
+from databazaar.service.hub.lock import HubLock
+from databazaar.service.receipts import HubKey, published
 from databazaar.service.settings import Settings
 from web_server import bound, certificate, until
 
@@ -111,9 +111,9 @@ def test_the_first_operator_is_made_at_the_machine(home: str) -> None:
     database = Database(Settings(Path(home)).database_url)
     with database.begin() as session:
         assert members.market(session).name == "Harbour"
-        assert members.redeem_link(session, again.rpartition("#")[2]).caller.operates
+        assert credentials.redeem_link(session, again.rpartition("#")[2]).caller.operates
     with database.begin() as session, pytest.raises(BazaarError):
-        members.redeem_link(session, link.rpartition("#")[2])
+        credentials.redeem_link(session, link.rpartition("#")[2])
     database.dispose()
     assert "nobody here has the e-mail address" in refused("operator", "bob@x.example", "--home", home)
 
@@ -137,7 +137,7 @@ def test_a_second_hub_is_one_sentence(home: str) -> None:
     serve("operator", "ann@x.example", "--market", "Harbour", "--home", home)
     settings = Settings(Path(home))
     database = Database(settings.database_url)
-    first = Alone(settings, database)
+    first = HubLock(settings, database)
     assert "another hub works" in refused("--home", home, "--port", "0")
     first.release()
     database.dispose()

@@ -10,7 +10,7 @@ import pytest
 
 from databazaar.service.http.api import downloads
 from databazaar.service.http.app import create_app
-from databazaar.service.lives import enter, locked_job
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.states import JobState
 from web_market import MakeMarket, TestClient, WebMarket
 

@@ -17,7 +17,7 @@ from databazaar.client.watching import events as parsed
 from databazaar.service.database.columns import now
 from databazaar.service.http import events
 from databazaar.service.http.tailing import Tailers
-from databazaar.service.lives import enter, locked_job
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.states import JobState
 from web_market import MakeMarket, WebMarket
 from web_server import bound, serving, until

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from databazaar.cli.app import app
 from databazaar.federation.pins import fingerprint, read_schema
-from databazaar.service import contracts, jobs, members, offers
+from databazaar.service import contracts, credentials, jobs, offers
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
@@ -42,7 +42,7 @@ def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: C
         assert isinstance(hub.market, DeskMarket)
         south = hub.market["south"]
         with hub.database.begin() as session:
-            token = members.issue_token(session, south, label="shell", scopes=["read", "offers"], days=1)[1]
+            token = credentials.issue_token(session, south, label="shell", scopes=["read", "offers"], days=1)[1]
             (request,) = contracts.requests(session, south)
         assert request.fingerprint is not None
 

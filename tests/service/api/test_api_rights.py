@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import func, select
 
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.caller import allowed_scopes
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Table
@@ -130,7 +130,7 @@ def test_a_suspended_organisation_is_unknown(market: WebMarket) -> None:
         "hub", "POST", "/v1/organisations", json={"name": "E", "slug": "e", "email": "e@e.example", "consumes": True}
     ).json()["organisation"]["id"]
     with market.database.begin() as session:
-        token = members.issue_token(
+        token = credentials.issue_token(
             session, market.desk["hub"], label="theirs", scopes=["read"], days=1, organisation_id=east
         )[1]
     assert market.ask(token, "GET", "/v1/me").json()["organisation"]["slug"] == "e"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi import Request, Response
 
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
 from databazaar.service.http.logs import JsonLines, write_logs
@@ -174,7 +174,7 @@ def attempts(market: WebMarket, limits: Limits) -> Callable[..., Any]:
 def test_who_guesses_locks_nobody_else_out_and_is_bounded(market: WebMarket) -> None:
     """Wrong passwords from elsewhere, from everywhere, and from the owner's own address."""
     with market.database.begin() as session:
-        members.set_password(session, market.desk["buyer"], PASSWORD)
+        credentials.set_password(session, market.desk["buyer"], PASSWORD)
     few = {"place": Buckets(1e-4, 3), "account": Buckets(1e-4, 8), "browser": Buckets(1e-4, 3)}
     attempt = attempts(market, Limits(address=Buckets(1e-4, 6), **few))
     owner = attempt("192.0.2.1", PASSWORD).cookies
@@ -193,7 +193,7 @@ def test_who_guesses_locks_nobody_else_out_and_is_bounded(market: WebMarket) -> 
 
 def test_a_link_too_makes_a_browser_known(market: WebMarket) -> None:
     with market.database.begin() as session:
-        link = members.issue_link(session, market.desk["hub"], str(market.desk["rival"].person_id))
+        link = credentials.issue_link(session, market.desk["hub"], str(market.desk["rival"].person_id))
     with market.client() as client:
         joined = client.post("/join", data={"secret": link}, follow_redirects=False)
     request = Request({"type": "http", "headers": [(b"cookie", f"known={joined.cookies['known']}".encode())]})

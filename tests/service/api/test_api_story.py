@@ -25,7 +25,7 @@ from databazaar.cli.app import app
 from databazaar.client import Hub, HubError
 from databazaar.client.conversion import to_json
 from databazaar.client.receipts import verify
-from databazaar.service import members
+from databazaar.service import credentials, members
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
 from desk_market import table
@@ -77,15 +77,15 @@ def signed_in(home: Path, link: str) -> dict[str, str]:
         {"north": "provides", "south": "provides", "buyer": "consumes"},
     )
     with database.begin() as session:
-        operator = members.redeem_link(session, link.rpartition("#")[2]).caller
+        operator = credentials.redeem_link(session, link.rpartition("#")[2]).caller
         callers = {"operator": operator}
         for slug, role in roles.items():
             invited = members.invite(
                 session, operator, name=slug.title(), slug=slug, email=f"{slug}@x.example", **{role: True}
             )
-            callers[slug] = members.redeem_link(session, invited.secret).caller
+            callers[slug] = credentials.redeem_link(session, invited.secret).caller
         tokens = {
-            slug: members.issue_token(session, caller, label="story", scopes=sorted(caller.scopes), days=1)[1]
+            slug: credentials.issue_token(session, caller, label="story", scopes=sorted(caller.scopes), days=1)[1]
             for slug, caller in callers.items()
         }
     database.dispose()

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal, sealed
+from databazaar.canonical import GENESIS, canonical, chained
+from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal
 from databazaar.errors import LedgerError, UncheckableError
-from databazaar.ledger.chain import GENESIS, canonical
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from small_books import close, deposit, fund, join, new_job
@@ -116,9 +116,9 @@ def test_exported_lines_are_checked_without_a_database(books: Database, tmp_path
     whole, chain, stream = tmp_path / "whole.jsonl", tmp_path / "chain.jsonl", io.StringIO()
     with books.read() as session:
         head = journal.audit(session).head
-        journal.export(session, whole)
-        journal.export(session, chain, whole=False)
-        journal.export(session, stream)
+        whole.write_text("".join(journal.exported(session)))
+        chain.write_text("".join(journal.exported(session, whole=False)))
+        stream.writelines(journal.exported(session))
     assert stream.getvalue() == whole.read_text()
     replay, hidden = Replay(), Replay()
     assert [replay.take(entry) for entry in read_journal(whole)] == [None] * 6
@@ -152,7 +152,7 @@ def rewritten(entries: list[Entry], seq: int, **changed: Any) -> Iterator[Entry]
     head = GENESIS
     for entry in entries:
         draft = entry._replace(**changed) if entry.seq == seq else entry
-        head = sealed(head, draft.content)
+        head = chained(head, draft.content)
         yield draft._replace(hash=head)
 
 
@@ -182,7 +182,7 @@ def test_a_chain_that_holds_is_not_enough(
 ) -> None:
     fill(sqlite_database)
     with sqlite_database.read() as session:
-        journal.export(session, tmp_path / "whole.jsonl")
+        (tmp_path / "whole.jsonl").write_text("".join(journal.exported(session)))
     entries = [entry for entry in read_journal(tmp_path / "whole.jsonl") if isinstance(entry, Entry)]
     assert list(rewritten(entries, 99)) == entries
     with pytest.raises(LedgerError, match=re.escape(sentence)):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from databazaar.client.journal import Entry, Hidden, Replay, checked, fault_of, line_of, read_journal, sealed
+from databazaar.canonical import GENESIS, canonical, chained
+from databazaar.client.journal import Entry, Hidden, Replay, checked, fault_of, line_of, read_journal
 from databazaar.errors import LedgerError, UncheckableError
-from databazaar.ledger.chain import GENESIS
 
 FINE: list[tuple[str, str | None, dict[str, int]]] = [
     ("deposit:1", None, {"outside": -5, "cash:a": 5}),
@@ -68,7 +68,7 @@ def chain(*drafts: tuple[str, str | None, dict[str, int]]) -> list[Entry]:
     head, entries = GENESIS, list[Entry]()
     for seq, (key, job, moved) in enumerate(drafts):
         draft = Entry(seq, key.partition(":")[0], key, job, "2026-01-01", moved, {}, "salt")
-        head = sealed(head, draft.content)
+        head = chained(head, draft.content)
         entries.append(draft._replace(hash=head))
     return entries
 
@@ -141,7 +141,7 @@ def test_a_line_holds_an_entry_and_the_content_is_what_the_format_says(tmp_path:
     plain = whole._replace(job=None, body={})
     text = '[3,"fund","fund:é",null,"now",{"a":1,"b":-1},{},"salt"]'
     assert plain.content == hashlib.sha256(text.encode()).hexdigest()
-    assert sealed("ab", "cd") == hashlib.sha256(b"ab\ncd").hexdigest()
+    assert chained("ab", "cd") == hashlib.sha256(b"ab\ncd").hexdigest()
     assert (str(whole), str(Hidden(3, "", "")), plain._replace(hash="").hash) == ("entry 3 (fund:é)", "entry 3", "")
     lines: list[Entry | Hidden] = [whole, plain, Hidden(4, "content", "hash")]
     path = tmp_path / "journal.jsonl"
@@ -153,8 +153,6 @@ def test_a_line_holds_an_entry_and_the_content_is_what_the_format_says(tmp_path:
 def test_a_line_without_something_is_named(tmp_path: Path, name: str) -> None:
     given: dict[str, Any] = STORY[1]._asdict()
     del given[name]
-    from databazaar.ledger.chain import canonical
-
     path = tmp_path / "journal.jsonl"
     path.write_text(line_of(STORY[0]) + "\n" + canonical(given) + "\n", encoding="utf-8")
     with pytest.raises(UncheckableError) as refused:

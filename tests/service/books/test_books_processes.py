@@ -13,8 +13,8 @@ from sqlalchemy import select
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from databazaar.service.database.upgrading import downgrade, require_current
-from small_books import bring_up, close_and_die, deposit, forked, fund, join, new_job, write_many
+from databazaar.service.database.upgrading import require_current
+from small_books import bring_up, close_and_die, deposit, emptied, forked, fund, join, new_job, write_many
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ def address(database: Database) -> str:
 
 
 def test_hubs_that_upgrade_at_once_queue(database: Database, parent: Executor) -> None:
-    downgrade(database)
+    emptied(database)
     assert parent.submit(forked, bring_up, [(address(database),)] * 4).result(120) == [0] * 4
     require_current(database)
 

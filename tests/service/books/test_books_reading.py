@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy.orm import Session
 
 from databazaar.service import journal
+from databazaar.service import receipts as keys
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.errors import ConflictError, DeniedError
-from databazaar.service.journal import keys
-from databazaar.service.journal.posting import MOST
+from databazaar.service.journal import MOST
 from databazaar.service.settings import Settings
 from small_books import close, deposit, fund, join, new_job
 

@@ -12,20 +12,19 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from databazaar.client.journal import Entry, Hidden, read_journal, sealed
-from databazaar.client.receipts import FIELDS, keys_of
+from databazaar.canonical import GENESIS, chained
+from databazaar.client.journal import Entry, Hidden, read_journal
+from databazaar.client.receipts import FIELDS, keys_of, rewritten, verify
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.chain import GENESIS
 from databazaar.money import Currency
 from databazaar.service import journal
+from databazaar.service import receipts as keys
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Offer, OfferVersion, Organisation
 from databazaar.service.errors import DeniedError, MissingError
-from databazaar.service.journal import keys
-from databazaar.service.journal.keys import HubKey
-from databazaar.service.journal.receipts import issue, receipts_of, rewritten, verify
+from databazaar.service.receipts import HubKey, issue, receipts_of
 from databazaar.service.settings import Settings
 from small_books import RUN_HEAD, close, deposit, fund, join, new_job
 
@@ -66,7 +65,7 @@ def made(sqlite_database: Database, settings: Settings, tmp_path: Path) -> Made:
         assert receipts_of(session, acme) == []
         with pytest.raises(MissingError, match="no receipt of that contract"):
             receipts_of(session, acme, contract.id)
-        journal.export(session, path)
+        path.write_text("".join(journal.exported(session)))
     return {"body": receipt.body, "signature": receipt.signature}, key, path
 
 
@@ -141,7 +140,7 @@ def entries_of(path: Path) -> list[Entry]:
 def sealed_anew(entries: list[Entry]) -> list[Entry]:
     head, anew = GENESIS, []
     for entry in entries:
-        head = sealed(head, entry.content)
+        head = chained(head, entry.content)
         anew.append(entry._replace(hash=head))
     return anew
 
@@ -237,7 +236,7 @@ def test_a_key_that_was_changed_still_proves_what_it_has_signed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(HubKey, "_write", killed)
+        patch.setattr(HubKey, "_kept", killed)
         keys.rotate(settings)
     assert keys.published(settings) == public, "a change that was cut off has changed nothing"
     fourth = keys.rotate(settings)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browsing import NEEDS_CHROMIUM
-from databazaar.service import members, outbox
+from databazaar.service import credentials, members, outbox
 from databazaar.service.database.tables import Job, Offer
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
@@ -124,7 +124,7 @@ def test_the_menu_of_a_phone_and_its_keys(browser: Browser, market: PageMarket) 
 
 def test_signing_in_by_keyboard_alone(browser: Browser, market: PageMarket) -> None:
     with market.database.begin() as session:
-        members.set_password(session, market.callers["south"], "four words are enough")
+        credentials.set_password(session, market.callers["south"], "four words are enough")
     person = Person.of(browser, market.settings.address)
     page = person.goto("/requests")
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
@@ -145,7 +145,7 @@ def test_pages_work_without_scripts(browser: Browser, market: PageMarket) -> Non
     """A one-time link is pasted, the menu is there, a job's page shows its rounds, and buttons do what they say."""
     with market.database.begin() as session:
         person_id = members.people(session, market.callers["buyer"])[0].id
-        secret = members.issue_link(session, market.callers["buyer"], person_id)
+        secret = credentials.issue_link(session, market.callers["buyer"], person_id)
     buyer = Person.of(browser, market.settings.address, scripts=False)
     page = buyer.goto(f"/join#{secret}")
     page.get_by_label("One-time link").fill(f"{market.settings.address}/join#{secret}")

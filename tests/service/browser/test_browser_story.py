@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from browsing import NEEDS_CHROMIUM
 from databazaar.client.receipts import verify
 from databazaar.service import journal
-from databazaar.service.journal.keys import HubKey
+from databazaar.service.receipts import HubKey
 from desk_market import table
 from looking import Person
 from running_hub import RunningHub

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import update
 
-from databazaar.service import jobs, members, outbox
+from databazaar.service import credentials, jobs, members, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Outgoing
 from databazaar.service.http.security_callers import cookie_name
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.states import JobState
 from desk_market import SPEC, table
 from page_market import PageMarket
@@ -73,7 +74,7 @@ def test_signing_in_and_out(market: PageMarket, visit: Callable[..., Visitor]) -
     assert again.get("/jobs").status_code == 200
     with market.database.begin() as session:
         person = members.people(session, market.callers["buyer"])[0]
-        link = members.issue_link(session, market.callers["buyer"], person.id)
+        link = credentials.issue_link(session, market.callers["buyer"], person.id)
     assert visit().post("/join", secret=f"https://hub/join#{link}").headers["location"] == "/"
     assert again.post("/sign-out").headers["location"] == "/sign-in"
     assert again.get("/jobs").status_code == 303
@@ -189,9 +190,9 @@ def test_a_job_by_its_buttons(market: PageMarket, visit: Callable[..., Visitor])
 def test_what_came_back_adds_up_and_an_entry_is_one_row(market: PageMarket, visit: Callable[..., Visitor]) -> None:
     buyer = visit("buyer")
     with market.database.begin() as session:
-        job = jobs.locked_job(session, market.jobs[JobState.SETTLING])
+        job = locked_job(session, market.jobs[JobState.SETTLING])
         job.budget, job.escrow, job.paid, job.fee, job.refunded = 20_000, 20_250, 4350, 55, 15_845
-        jobs.enter(session, job, JobState.SETTLED, "29 rounds played, 43.50 EUR paid, 156.50 EUR back to the consumer")
+        enter(session, job, JobState.SETTLED, "29 rounds played, 43.50 EUR paid, 156.50 EUR back to the consumer")
     page = buyer.get(f"/jobs/{job.id}").text
     assert "158.45" in page and "156.50 of the budget and 1.95 of the fee" in page
     funded = buyer.get("/money").text.partition("<h2>Statement</h2>")[2]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from databazaar.codes import Code
 from databazaar.service import cash, journal
 from databazaar.service.database.tables import Job
-from databazaar.service.hub.settling import UNSOUND
+from databazaar.service.hub.settlement import UNSOUND
 from databazaar.service.states import JobState
 from page_market import PageMarket
 from visitor import Visitor

@@ -23,6 +23,7 @@ from databazaar.service.contracts import Needs
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Contract, Job, OfferVersion
 from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.hub.folder import write_market
 from desk_market import SPEC, DeskMarket, table
 
 OWN = {**SPEC, "data": {**SPEC["data"], "features": ["weight"]}, "defence": {"kind": "none"}}
@@ -156,7 +157,7 @@ def test_a_contract_pins_version_price_and_terms(small: DeskMarket) -> None:
         offers.withdraw_offer(session, small["north"], offer.id)
         (view,) = contracts.own_contracts(session, small["north"], job.id)
         assert (view.version, view.price, view.terms["most_accesses"]) == (1, 5, 7)
-        text = jobs.write_market(session, small.settings, job).read_text()
+        text = write_market(session, small.settings, job).read_text()
         kept = small.settings.job_folder(job.id) / "data" / "north-sales.csv"
     assert 'price = "0.05"' in text and "most_accesses = 7" in text
     assert kept.read_bytes() == table(1)
@@ -248,7 +249,7 @@ def test_a_request_says_what_is_asked_and_a_site_may_see_the_schema(small: DeskM
                 contracts.schema_of(session, small[slug], hub, view.id)
         for slug in ("south", "buyer"):
             (tmp_path / "schema.json").write_bytes(contracts.schema_of(session, small[slug], hub, ward.id))
-        settings = load_market(jobs.write_market(session, hub, asked))
+        settings = load_market(write_market(session, hub, asked))
     assert fingerprint(read_schema(tmp_path / "schema.json")) == ward.fingerprint
     data = load_data(settings, hub.job_folder(asked.id))
     assert fingerprint(SchemaMessage.model_validate(data.schema.to_dict())) == ward.fingerprint, "the run's own"

@@ -18,7 +18,10 @@ from databazaar.service import contracts, files, jobs, offers, specification
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, OfferVersion
 from databazaar.service.errors import ConflictError, MissingError
+from databazaar.service.hub import sweeper
+from databazaar.service.hub.folder import write_market
 from databazaar.service.hub.sweeper import sweep_files
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import SPEC, DeskMarket, table
@@ -66,14 +69,14 @@ def test_what_is_needed_stays_and_goes_when_it_is_not(market: DeskMarket) -> Non
         jobs.submit(session, market["buyer"], market.settings, job_id)
         jobs.fund(session, market["buyer"], job_id)
         offers.withdraw_offer(session, market["north"], offer.id)
-        data = jobs.write_market(session, market.settings, session.get_one(Job, job_id)).parent / "data"
+        data = write_market(session, market.settings, session.get_one(Job, job_id)).parent / "data"
     assert "a contract for north-sales needs it" in refused(market, "north", sold)
     assert {path.name for path in data.iterdir()} == {"holdout.csv", "north-sales.csv"}
     with market.database.begin() as session:
         uses = files.own_files(session, market["buyer"])[0].uses
-        job = jobs.locked_job(session, job_id)
+        job = locked_job(session, job_id)
         for state in (JobState.SETTLING, JobState.REFUNDED):
-            jobs.enter(session, job, state)
+            enter(session, job, state)
     assert [(use.kind, use.name, use.needed) for use in uses] == [("job", "Delays", True)]
     gone = deleted(market, "buyer", holdout)
     assert {path.name for path in data.iterdir()} == {"north-sales.csv"}
@@ -227,19 +230,18 @@ def test_uploads_that_nothing_ever_used_go_after_a_month(small: DeskMarket) -> N
 def test_a_file_that_came_into_use_while_it_was_looked_at_stays(
     small: DeskMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from databazaar.service.files import sweeping
 
     with small.database.begin() as session:
         small.offer(session, "north", 1)
     old = uploaded(small, "buyer", 1)
     aged(small, 40, old)
-    delete = sweeping._delete
+    delete = sweeper._delete
 
     def late(database: Any, settings: Settings, file_id: str) -> bool:
         a_job(small, file_id)
         return delete(database, settings, file_id)
 
-    monkeypatch.setattr(sweeping, "_delete", late)
+    monkeypatch.setattr(sweeper, "_delete", late)
     assert old in live(small)
 
 
@@ -260,7 +262,7 @@ def test_what_a_crash_has_left_is_removed_and_another_markets_files_are_not(mark
     assert live(market) == {stays} and len(kept_in(market)) == 1 and strange.exists()
     with market.database.begin() as session:
         session.execute(update(File).values(digest="0" * 64))
-    assert files.remove_orphans(market.database, market.settings) == 0 and len(kept_in(market)) == 1
+    assert sweeper.remove_orphans(market.database, market.settings) == 0 and len(kept_in(market)) == 1
 
 
 def test_a_request_for_an_offer_whose_file_was_deleted_meanwhile_is_refused(small: DeskMarket) -> None:

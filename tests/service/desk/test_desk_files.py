@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import table_work
-from databazaar.service import files, outlines, reading
+from databazaar.service import files, table_reader
 from databazaar.service.errors import InvalidError, TooManyError
 from desk_market import DeskMarket, table
 from web_server import until
@@ -54,7 +54,7 @@ def test_a_table_is_kept_under_its_hash_whatever_it_is_called(small: DeskMarket)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for folder in (path.parent, small.settings.files, small.settings.home):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert [column["name"] for column in files.outline(small.settings, path).columns] == [
+        assert [column["name"] for column in table_reader.outline(small.settings, path).columns] == [
             "distance",
             "weight",
             "vehicle",
@@ -120,7 +120,7 @@ def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
     with small.database.begin() as session:
         file_id = small.upload(session, "north", f"city,pay,born,who,gone,odd\n{rows}\n1,2,x,3,,\n".encode())
         path = files.path_of(small.settings, files.own_file(session, small["north"], file_id))
-    outline = files.outline(small.settings, path)
+    outline = table_reader.outline(small.settings, path)
     assert outline.rows == 401
     kinds = {column["name"]: column["kind"] for column in outline.columns}
     assert kinds == {
@@ -142,26 +142,26 @@ def test_names_are_shown_safely(name: str) -> None:
 
 
 def test_a_table_is_read_once_for_all_who_ask(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlines, "_known", outlines._known.__class__())
-    monkeypatch.setattr(outlines, "REMEMBERED", 1)
+    monkeypatch.setattr(table_reader, "_known", table_reader._known.__class__())
+    monkeypatch.setattr(table_reader, "REMEMBERED", 1)
     with small.database.begin() as session:
         kept = [files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(table(n))) for n in (1, 2)]
     last = files.path_of(small.settings, kept[1])
-    assert list(outlines._known) == [last]
+    assert list(table_reader._known) == [last]
     last.write_bytes(b"")
     assert len(files.outline_of(small.settings, kept[1]).columns) == 4
-    assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in outlines._known
+    assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in table_reader._known
 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("tables_are_read_apart")
 def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PATIENCE", 0.0)
+    monkeypatch.setattr(table_reader, "PATIENCE", 0.0)
     path, settings = tmp_path / "t.csv", small.settings
     path.write_bytes(table(1))
     with ThreadPoolExecutor(3) as pool:
         for waiting, whose in enumerate(("a", "a", "b"), 1):
-            pool.submit(reading.read_apart, settings, table_work.wait_for_it, path, whose=whose)
+            pool.submit(table_reader.read_apart, settings, table_work.wait_for_it, path, whose=whose)
             until(lambda waiting=waiting: len(list(tmp_path.glob("there-*"))) == waiting)  # type: ignore[misc]
         for whose, words in {
             "a": "2 tables of yours are being read",
@@ -169,9 +169,9 @@ def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, m
             "c": "as many",
         }.items():
             with pytest.raises(TooManyError, match=words):
-                files.outline(settings, path, whose=whose)
+                table_reader.outline(settings, path, whose=whose)
         (tmp_path / "go").touch()
-    assert files.outline(settings, path, whose="a").rows == 60 and not reading._reading
+    assert table_reader.outline(settings, path, whose="a").rows == 60 and not table_reader._reading
 
 
 MORE_THAN_IT_HAS = "t.csv: the file takes more than the 0.1 GiB of memory or the 1 seconds that the hub has"
@@ -190,8 +190,8 @@ HOSTILE: dict[Callable[[Path], object], str] = {
 def test_a_file_that_ends_its_reader_does_not_end_the_hub(work: Callable[[Path], object], small: DeskMarket) -> None:
     bounded = replace(small.settings, table_memory=2**27, table_seconds=1)
     with pytest.raises(InvalidError, match=re.escape(HOSTILE[work])) as refused:
-        reading.read_apart(bounded, work, Path("digest.csv"), name="t.csv")
-    assert "a value" not in str(refused.value) and not reading._reading
+        table_reader.read_apart(bounded, work, Path("digest.csv"), name="t.csv")
+    assert "a value" not in str(refused.value) and not table_reader._reading
     with small.database.begin() as session:
         assert files.keep(session, small["north"], bounded, "t.csv", io.BytesIO(table(1))).size == len(table(1))
 

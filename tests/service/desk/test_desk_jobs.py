@@ -20,12 +20,14 @@ from databazaar.service import cash, contracts, files, jobs, journal, members, o
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, JobEvent
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, TooManyError
-from databazaar.service.jobs import fitting
-from databazaar.service.lives import enter_contract
-from databazaar.service.notary.about import about_job
-from databazaar.service.reading import EndedError, read_apart
+from databazaar.service.hub.folder import write_market
+from databazaar.service.hub.queue import expected_wait
+from databazaar.service.jobs import submission
+from databazaar.service.lifecycle import contracts_of, enter, enter_contract, locked_job
+from databazaar.service.notary.commands import about_job
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
+from databazaar.service.table_reader import EndedError, read_apart
 from desk_market import SPEC, DeskMarket, table
 
 
@@ -111,7 +113,7 @@ def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: Desk
         jobs.submit(session, small["buyer"], small.settings, job.id)
         (asked,) = contracts.requests(session, small["north"])
         contracts.decide(session, small["north"], asked.id, agree=True)
-        market = load_market(jobs.write_market(session, small.settings, job))
+        market = load_market(write_market(session, small.settings, job))
         assert market.defence.chosen == Defence.named(name)
         assert asked.defence == contracts.own_contract(session, small["north"], asked.id).defence == name
 
@@ -129,7 +131,7 @@ def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
         read.append(path)
         return read_apart(settings, work, path, *more, **named)
 
-    monkeypatch.setattr(fitting, "read_apart", counted)
+    monkeypatch.setattr(submission, "read_apart", counted)
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(77, 60))})
@@ -158,7 +160,7 @@ def test_a_hold_out_that_cannot_be_read_now_holds_nobody_up(
     def busy(*_: Any, **__: Any) -> Any:
         raise why("try again")
 
-    monkeypatch.setattr(fitting, "read_apart", busy)
+    monkeypatch.setattr(submission, "read_apart", busy)
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
@@ -241,10 +243,10 @@ def test_a_consumer_says_whether_large_messages_to_sites_are_compressed(small: D
         for given in (said, SPEC):
             job = drafted(replace(small, settings=hub), session, "south-ward", spec=given)
             jobs.submit(session, small["buyer"], hub, job.id)
-            hosted = load_market(jobs.write_market(session, hub, job)).federation
+            hosted = load_market(write_market(session, hub, job)).federation
             own = parse_market(about_job(session, hub, job)["market"], "job").federation
             assert hosted is not None and own is not None
-            assert hosted.packs == own.packs == (given is said)
+            assert hosted.compression == own.compression == ("zlib" if given is said else "none")
             assert (hosted.consumer, hosted.contract) == (own.consumer, own.contract) == ("buyer", job.id)
         with pytest.raises(InvalidError, match=r"job: federation.compression = 'gzip'"):
             drafted(replace(small, settings=hub), session, "south-ward", spec=spec("federation", compression="gzip"))
@@ -271,8 +273,8 @@ def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) ->
         jobs.fund(session, buyer, job.id)
         with pytest.raises(ConflictError, match="not funded yet"):
             jobs.quote(session, buyer, hub, job.id)
-        assert jobs.expected_wait(session, hub) is None
-        assert jobs.expected_wait(session, replace(hub, runners=2)) == 0.0
+        assert expected_wait(session, hub) is None
+        assert expected_wait(session, replace(hub, runners=2)) == 0.0
 
 
 def test_the_wait_is_what_jobs_before_have_taken(small: DeskMarket) -> None:
@@ -286,7 +288,7 @@ def test_the_wait_is_what_jobs_before_have_taken(small: DeskMarket) -> None:
                 session.add(JobEvent(job_id=job.id, number=number, state=state, at=moment))
         for _ in range(3):
             jobs.fund(session, small["buyer"], agreed(small, session).id)
-        assert jobs.expected_wait(session, replace(small.settings, runners=2)) == pytest.approx(20.0)
+        assert expected_wait(session, replace(small.settings, runners=2)) == pytest.approx(20.0)
 
 
 def test_funding_locks_all_of_it_and_fixes_the_fee(market: DeskMarket) -> None:
@@ -357,7 +359,7 @@ def test_stopping(small: DeskMarket) -> None:
             jobs.stop(session, buyer, hub, own.id)
         jobs.fund(session, buyer, own.id)
         assert own.state == "funded"
-        jobs.enter(session, running, JobState.RUNNING)
+        enter(session, running, JobState.RUNNING)
         for job in (queued, own, running, running):
             jobs.stop(session, buyer, hub, job.id)
         assert (queued.state, own.state, running.state) == ("settling", "funded", "running")
@@ -400,16 +402,6 @@ def test_withdrawing(small: DeskMarket) -> None:
             jobs.withdraw(session, small["buyer"], job.id)
 
 
-def test_a_consumer_is_told_no_value_of_a_providers_table(small: DeskMarket) -> None:
-    with small.database.begin() as session:
-        small.pay_in(session, "buyer", 1000)
-        job = jobs.fund(session, small["buyer"], agreed(small, session).id)
-        fault = "attempt 1 failed: provider 'north-sales': data/north-sales.csv: row 7 holds 'Gwendolyn'\nand more"
-        event = jobs.enter(session, job, JobState.SETTLING, fault)
-        assert event.detail == job.reason
-        assert job.reason.endswith("provider 'north-sales': its table does not fit this job: leave its offer out")
-
-
 @pytest.mark.process
 def test_the_hub_needs_no_torch_to_quote() -> None:
     code = "import sys, databazaar.service.jobs, databazaar.config.quote; print({'torch', 'pandas'} & {*sys.modules})"
@@ -421,9 +413,9 @@ def test_only_states_that_may_follow_are_entered(small: DeskMarket) -> None:
     with small.database.begin() as session:
         job = agreed(small, session)
         with pytest.raises(ConflictError, match="agreed and cannot become running"):
-            jobs.enter(session, job, JobState.RUNNING)
-        (contract,) = jobs.contracts_of(session, job)
+            enter(session, job, JobState.RUNNING)
+        (contract,) = contracts_of(session, job)
         with pytest.raises(ConflictError, match="cannot become refused"):
             enter_contract(session, contract, ContractState.REFUSED)
         with pytest.raises(MissingError):
-            jobs.locked_job(session, "0" * 32)
+            locked_job(session, "0" * 32)

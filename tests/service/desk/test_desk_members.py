@@ -11,11 +11,10 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import select, update
 
-from databazaar.service import cash, journal, members
+from databazaar.service import cash, credentials, journal, members
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, UnknownCallerError
-from databazaar.service.members import passwords
 from desk_market import DeskMarket
 
 PASSWORD = "correct horse battery"
@@ -26,29 +25,29 @@ def test_a_link_signs_in_once(small: DeskMarket) -> None:
         invited = members.invite(
             session, small["hub"], name="West", slug="west", email=" Bo@West.example ", provides=True
         )
-        signed = members.redeem_link(session, invited.secret)
+        signed = credentials.redeem_link(session, invited.secret)
         assert (signed.caller.slug, signed.caller.person_id) == ("west", invited.person.id)
         assert invited.person.email == "bo@west.example"
-        assert members.caller_of(session, signed.session_secret, "session") == signed.caller
+        assert credentials.caller_of(session, signed.session_secret, "session") == signed.caller
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, signed.session_secret, "api")
+            credentials.caller_of(session, signed.session_secret, "api")
         with pytest.raises(UnknownCallerError, match="used before"):
-            members.redeem_link(session, invited.secret)
+            credentials.redeem_link(session, invited.secret)
         for nonsense in ("", "x", "\ud800", signed.session_secret):
             with pytest.raises(UnknownCallerError):
-                members.redeem_link(session, nonsense)
+                credentials.redeem_link(session, nonsense)
 
 
 def test_of_two_who_use_a_link_at_once_one_comes_in(market: DeskMarket) -> None:
     with market.database.begin() as session:
-        secret = members.issue_link(session, market["buyer"], market["buyer"].person_id or "")
+        secret = credentials.issue_link(session, market["buyer"], market["buyer"].person_id or "")
     barrier, came_in = threading.Barrier(4), []
 
     def redeem() -> None:
         barrier.wait()
         try:
             with market.database.begin() as session:
-                came_in.append(members.redeem_link(session, secret).caller.slug)
+                came_in.append(credentials.redeem_link(session, secret).caller.slug)
         except UnknownCallerError:
             came_in.append("")
 
@@ -63,13 +62,13 @@ def test_of_two_who_use_a_link_at_once_one_comes_in(market: DeskMarket) -> None:
 def test_a_newer_link_and_time_end_a_link(small: DeskMarket) -> None:
     person = small["buyer"].person_id or ""
     with small.database.begin() as session:
-        first = members.issue_link(session, small["hub"], person)
-        second = members.issue_link(session, small["hub"], person)
+        first = credentials.issue_link(session, small["hub"], person)
+        second = credentials.issue_link(session, small["hub"], person)
         with pytest.raises(UnknownCallerError):
-            members.redeem_link(session, first)
+            credentials.redeem_link(session, first)
         session.execute(update(Token).where(Token.kind == "link").values(expires_at=now() - dt.timedelta(seconds=1)))
         with pytest.raises(UnknownCallerError):
-            members.redeem_link(session, second)
+            credentials.redeem_link(session, second)
 
 
 def test_passwords(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,19 +80,19 @@ def test_passwords(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
         checked.append(str(kept))
         return verify(hasher, kept, password)
 
-    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
     monkeypatch.setattr(PasswordHasher, "verify", counted)
-    passwords._nobodys.cache_clear()
+    credentials._nobodys.cache_clear()
     with small.database.begin() as session:
-        link = members.issue_link(session, small["buyer"], small["buyer"].person_id or "")
-        elsewhere = members.redeem_link(session, link)
+        link = credentials.issue_link(session, small["buyer"], small["buyer"].person_id or "")
+        elsewhere = credentials.redeem_link(session, link)
         for short in ("", "elevenchars", "x" * 201):
             with pytest.raises(InvalidError, match="12 to 200"):
-                members.set_password(session, small["buyer"], short)
-        members.set_password(session, small["buyer"], PASSWORD)
+                credentials.set_password(session, small["buyer"], short)
+        credentials.set_password(session, small["buyer"], PASSWORD)
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, elsewhere.session_secret, "session")
-        assert members.sign_in(session, "ANN@buyer.example ", PASSWORD).caller.slug == "buyer"
+            credentials.caller_of(session, elsewhere.session_secret, "session")
+        assert credentials.sign_in(session, "ANN@buyer.example ", PASSWORD).caller.slug == "buyer"
         answers = set()
         for email, tried in (
             ("ann@buyer.example", "wrong password"),
@@ -105,31 +104,31 @@ def test_passwords(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             checked.clear()
             with pytest.raises(UnknownCallerError) as refused:
-                members.sign_in(session, email, tried)
+                credentials.sign_in(session, email, tried)
             answers.add(str(refused.value))
             assert len(checked) == 1
             assert checked[0].split("$")[1:4] == ["argon2id", "v=19", "m=64,t=1,p=1"]
         assert len(answers) == 1
         checked.clear()
-        kept = members.kept_password(session, "ann@buyer.example")
-        members.check_password(kept, PASSWORD)
-        assert members.sign_in(session, "ann@buyer.example", PASSWORD, kept).caller.slug == "buyer"
+        kept = credentials.kept_password(session, "ann@buyer.example")
+        credentials.check_password(kept, PASSWORD)
+        assert credentials.sign_in(session, "ann@buyer.example", PASSWORD, kept).caller.slug == "buyer"
         assert checked == [kept], "computed once, before the transaction"
-        members.set_password(session, small["buyer"], "another password")
+        credentials.set_password(session, small["buyer"], "another password")
         with pytest.raises(UnknownCallerError):
-            members.sign_in(session, "ann@buyer.example", PASSWORD, kept)
-        assert members.kept_password(session, "nobody@buyer.example") is None
-    passwords._nobodys.cache_clear()
+            credentials.sign_in(session, "ann@buyer.example", PASSWORD, kept)
+        assert credentials.kept_password(session, "nobody@buyer.example") is None
+    credentials._nobodys.cache_clear()
 
 
 def test_passwords_are_hashed_as_they_should_be_and_anew_where_that_has_changed(
     small: DeskMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with small.database.begin() as session:
-        monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
-        members.set_password(session, small["buyer"], PASSWORD)
+        monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+        credentials.set_password(session, small["buyer"], PASSWORD)
         monkeypatch.undo()
-        members.sign_in(session, "ann@buyer.example", PASSWORD)
+        credentials.sign_in(session, "ann@buyer.example", PASSWORD)
         kept = session.get_one(Person, small["buyer"].person_id).password or ""
         assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
         assert PASSWORD not in kept
@@ -137,19 +136,19 @@ def test_passwords_are_hashed_as_they_should_be_and_anew_where_that_has_changed(
 
 def test_somebody_the_identity_provider_vouches_for(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        assert members.sign_in_vouched(session, "ann@north.example").caller.slug == "north"
+        assert credentials.sign_in_vouched(session, "ann@north.example").caller.slug == "north"
         with pytest.raises(UnknownCallerError, match="invitation"):
-            members.sign_in_vouched(session, "ann@nowhere.example")
+            credentials.sign_in_vouched(session, "ann@nowhere.example")
 
 
 def test_api_tokens_are_scoped_expire_and_are_revoked(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        token, secret = members.issue_token(session, small["buyer"], label="ci", scopes=["read", "jobs"], days=1)
+        token, secret = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read", "jobs"], days=1)
         assert len(secret) == 43 and secret not in repr(vars(token))
-        caller = members.caller_of(session, secret, "api")
+        caller = credentials.caller_of(session, secret, "api")
         assert caller.scopes == {"read", "jobs"} and caller.token_id == token.id and caller.person_id is None
         with pytest.raises(DeniedError, match="sign in"):
-            members.issue_token(session, caller, label="more", scopes=["read"], days=1)
+            credentials.issue_token(session, caller, label="more", scopes=["read"], days=1)
         for scopes, days, error in (
             (["offers"], 1, DeniedError),
             (["operate"], 1, DeniedError),
@@ -159,48 +158,48 @@ def test_api_tokens_are_scoped_expire_and_are_revoked(small: DeskMarket) -> None
             (["read"], 366, InvalidError),
         ):
             with pytest.raises(error):
-                members.issue_token(session, small["buyer"], label="x", scopes=scopes, days=days)
-        assert [t.label for t in members.tokens(session, small["buyer"])] == ["ci"]
-        members.revoke_token(session, small["buyer"], token.id)
+                credentials.issue_token(session, small["buyer"], label="x", scopes=scopes, days=days)
+        assert [t.label for t in credentials.tokens(session, small["buyer"])] == ["ci"]
+        credentials.revoke_token(session, small["buyer"], token.id)
         with pytest.raises(UnknownCallerError, match="revoked"):
-            members.caller_of(session, secret, "api")
-        _, secret = members.issue_token(session, small["buyer"], label="old", scopes=["read"], days=1)
+            credentials.caller_of(session, secret, "api")
+        _, secret = credentials.issue_token(session, small["buyer"], label="old", scopes=["read"], days=1)
         session.execute(update(Token).where(Token.label == "old").values(expires_at=now()))
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, secret, "api")
+            credentials.caller_of(session, secret, "api")
 
 
 def test_the_operator_issues_tokens_for_others_within_their_roles(small: DeskMarket) -> None:
     with small.database.begin() as session:
         theirs = small["north"].organisation_id
-        token, secret = members.issue_token(
+        token, secret = credentials.issue_token(
             session, small["hub"], label="site", scopes=["offers"], days=9, organisation_id=theirs
         )
-        assert token.person_id is None and members.caller_of(session, secret, "api").slug == "north"
+        assert token.person_id is None and credentials.caller_of(session, secret, "api").slug == "north"
         with pytest.raises(DeniedError, match="jobs"):
-            members.issue_token(session, small["hub"], label="x", scopes=["jobs"], days=9, organisation_id=theirs)
+            credentials.issue_token(session, small["hub"], label="x", scopes=["jobs"], days=9, organisation_id=theirs)
         with pytest.raises(MissingError):
-            members.issue_token(session, small["hub"], label="x", scopes=["read"], days=9, organisation_id="0" * 32)
+            credentials.issue_token(session, small["hub"], label="x", scopes=["read"], days=9, organisation_id="0" * 32)
 
 
 def test_suspending_shuts_out_all_tokens_at_once(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        _, api = members.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=9)
-        link = members.issue_link(session, small["hub"], small["buyer"].person_id or "")
-        browser = members.sign_in_vouched(session, "ann@buyer.example").session_secret
+        _, api = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=9)
+        link = credentials.issue_link(session, small["hub"], small["buyer"].person_id or "")
+        browser = credentials.sign_in_vouched(session, "ann@buyer.example").session_secret
         members.suspend(session, small["hub"], small["buyer"].organisation_id)
         for attempt in (
-            lambda: members.caller_of(session, api, "api"),
-            lambda: members.caller_of(session, browser, "session"),
-            lambda: members.redeem_link(session, link),
-            lambda: members.sign_in_vouched(session, "ann@buyer.example"),
+            lambda: credentials.caller_of(session, api, "api"),
+            lambda: credentials.caller_of(session, browser, "session"),
+            lambda: credentials.redeem_link(session, link),
+            lambda: credentials.sign_in_vouched(session, "ann@buyer.example"),
         ):
             with pytest.raises(UnknownCallerError):
                 attempt()
         members.restore(session, small["hub"], small["buyer"].organisation_id)
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, api, "api")
-        assert members.sign_in_vouched(session, "ann@buyer.example").caller.slug == "buyer"
+            credentials.caller_of(session, api, "api")
+        assert credentials.sign_in_vouched(session, "ann@buyer.example").caller.slug == "buyer"
 
 
 def test_the_last_operator_stays(market: DeskMarket) -> None:
@@ -211,7 +210,7 @@ def test_the_last_operator_stays(market: DeskMarket) -> None:
         with pytest.raises(MissingError, match="list of organisations"):
             members.suspend(session, market["hub"], "0" * 32)
         other = members.make_operator(session, "Second", "second", "bo@second.example")
-        second = members.redeem_link(session, other.secret).caller
+        second = credentials.redeem_link(session, other.secret).caller
     barrier, outcomes = threading.Barrier(2), []
 
     def shut_out(caller: Any, whom: str) -> None:
@@ -238,15 +237,15 @@ def test_the_last_operator_stays(market: DeskMarket) -> None:
 def test_people_of_an_organisation(small: DeskMarket) -> None:
     with small.database.begin() as session:
         invited = members.invite_person(session, small["buyer"], email="bo@buyer.example", name="Bo")
-        bo = members.redeem_link(session, invited.secret)
+        bo = credentials.redeem_link(session, invited.secret)
         assert [p.email for p in members.people(session, bo.caller)] == ["ann@buyer.example", "bo@buyer.example"]
         with pytest.raises(ConflictError, match="nobody shuts themselves out"):
             members.disable_person(session, bo.caller, invited.person.id)
         members.disable_person(session, small["buyer"], invited.person.id)
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, bo.session_secret, "session")
+            credentials.caller_of(session, bo.session_secret, "session")
         with pytest.raises(UnknownCallerError):
-            members.sign_in_vouched(session, "bo@buyer.example")
+            credentials.sign_in_vouched(session, "bo@buyer.example")
         other = members.invite_person(
             session, small["hub"], email="cy@north.example", organisation_id=small["north"].organisation_id
         )
@@ -261,11 +260,11 @@ def test_an_operators_token_lets_nobody_in_and_reads_what_it_may(small: DeskMark
         second = members.make_operator(session, "Second", "second", "ann@second.example")
         for person in (hub.person_id, second.person.id, small["buyer"].person_id):
             with pytest.raises(DeniedError, match="a person who has signed in"):
-                members.issue_link(session, token, person or "")
+                credentials.issue_link(session, token, person or "")
         for organisation in (hub.organisation_id, second.organisation.id, small["buyer"].organisation_id):
             with pytest.raises(DeniedError, match="a person who has signed in"):
                 members.invite_person(session, token, email="eve@x.example", organisation_id=organisation)
-        members.issue_link(session, hub, small["buyer"].person_id or "")
+        credentials.issue_link(session, hub, small["buyer"].person_id or "")
         assert members.invite(session, token, name="E", slug="e", email="ann@e.example", consumes=True).secret
         assert members.disable_person(session, token, small["rival"].person_id or "").disabled_at
         cash.request_deposit(session, small["buyer"], settings, 7)
@@ -277,10 +276,10 @@ def test_an_operators_token_lets_nobody_in_and_reads_what_it_may(small: DeskMark
 
 def test_signing_out_ends_the_session(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        signed = members.sign_in_vouched(session, "ann@buyer.example")
-        members.sign_out(session, signed.caller)
+        signed = credentials.sign_in_vouched(session, "ann@buyer.example")
+        credentials.sign_out(session, signed.caller)
         with pytest.raises(UnknownCallerError, match="sign in again"):
-            members.caller_of(session, signed.session_secret, "session")
+            credentials.caller_of(session, signed.session_secret, "session")
 
 
 UNFIT_INVITATIONS: list[tuple[dict[str, Any], type[Exception]]] = [

@@ -19,8 +19,7 @@ from databazaar.service import jobs, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Outgoing
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.outbox import Parcel, sending, signature_of
-from databazaar.service.outbox.delivery import DELAYS
+from databazaar.service.outbox import DELAYS, Parcel, signature_of
 from desk_market import SPEC, DeskMarket, table
 
 pytestmark = pytest.mark.process
@@ -83,7 +82,7 @@ def test_what_happens_to_a_job_is_told_signed(market: DeskMarket, listener: List
 
 
 def test_what_is_not_taken_is_sent_again_for_a_day(small: DeskMarket) -> None:
-    """And what one hub is sending, another does not send meanwhile."""
+    """And what one hub is outbox, another does not send meanwhile."""
     clock, sent = [now()], list[dt.datetime]()
     with small.database.begin() as session:
         outbox.add_webhook(session, small["buyer"], "https://example.org/")
@@ -142,7 +141,7 @@ def test_nothing_is_sent_to_addresses_inside(listener: Listener, monkeypatch: py
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     with pytest.raises(OSError, match="not public"):
-        sending.checked_address("rebinding.example", listener.port, private=False)
+        outbox.checked_address("rebinding.example", listener.port, private=False)
     assert listener.heard == []
 
 
@@ -169,13 +168,13 @@ INSIDE = [
 
 
 def test_which_addresses_are_public() -> None:
-    assert [address for address in PUBLIC if not sending.is_public(address)] == []
-    assert [address for address in INSIDE if sending.is_public(address)] == []
+    assert [address for address in PUBLIC if not outbox.is_public(address)] == []
+    assert [address for address in INSIDE if outbox.is_public(address)] == []
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_one_who_never_ends_his_answer_is_hung_up_on(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PATIENCE", 0.3)
+    monkeypatch.setattr(outbox, "PATIENCE", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:

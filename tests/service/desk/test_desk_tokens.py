@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from databazaar.service import members
+from databazaar.service import credentials
+from databazaar.service.credentials import digest_of, new_token
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
 from databazaar.service.errors import DeniedError, InvalidError, MissingError, UnknownCallerError
-from databazaar.service.members.secrets import digest_of, new_token
 from desk_market import DeskMarket
 
 SECOND = dt.timedelta(seconds=1)
@@ -22,7 +22,7 @@ def test_a_token_holds_as_long_as_was_asked_and_keeps_no_secret(small: DeskMarke
     with small.database.begin() as session:
         for days in (1, 365):
             before = now()
-            token, secret = members.issue_token(
+            token, secret = credentials.issue_token(
                 session, small["buyer"], label="ci", scopes=["read", "jobs", "read"], days=days
             )
             lasting = token.expires_at - dt.timedelta(days=days)
@@ -32,9 +32,9 @@ def test_a_token_holds_as_long_as_was_asked_and_keeps_no_secret(small: DeskMarke
             assert token.person_id == small["buyer"].person_id and token.digest == digest_of(secret) != secret
         for days in (0, 366, -1):
             with pytest.raises(InvalidError, match=f"days = {days} is not between 1 and 365"):
-                members.issue_token(session, small["buyer"], label="x", scopes=["read"], days=days)
+                credentials.issue_token(session, small["buyer"], label="x", scopes=["read"], days=days)
         with pytest.raises(InvalidError, match="must name some of read, jobs, offers, money, operate"):
-            members.issue_token(session, small["buyer"], label="x", scopes=["read", "fly"], days=1)
+            credentials.issue_token(session, small["buyer"], label="x", scopes=["read", "fly"], days=1)
 
 
 def test_a_digest_is_the_sha_256_of_any_text() -> None:
@@ -45,20 +45,20 @@ def test_a_digest_is_the_sha_256_of_any_text() -> None:
 def test_whose_tokens_whoever_makes_them_may_make(small: DeskMarket) -> None:
     buyer, north, hub = small["buyer"], small["north"], small["hub"]
     with small.database.begin() as session:
-        own, _ = members.issue_token(
+        own, _ = credentials.issue_token(
             session, buyer, label="x", scopes=["read"], days=1, organisation_id=buyer.organisation_id
         )
         assert own.person_id == buyer.person_id
         with pytest.raises(DeniedError, match="only the market's operator"):
-            members.issue_token(
+            credentials.issue_token(
                 session, buyer, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
             )
         weak = replace(hub, scopes=frozenset({"read"}))
         with pytest.raises(DeniedError, match="'operate'"):
-            members.issue_token(
+            credentials.issue_token(
                 session, weak, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
             )
-        theirs, _ = members.issue_token(
+        theirs, _ = credentials.issue_token(
             session, hub, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
         )
         assert (theirs.person_id, theirs.organisation_id) == (None, north.organisation_id)
@@ -70,7 +70,7 @@ def test_what_a_caller_is(small: DeskMarket, kind: str) -> None:
     with small.database.begin() as session:
         lasting = dt.timedelta(hours=1)
         token, secret = new_token(session, buyer.organisation_id, buyer.person_id, kind, lasting, ["jobs", "operate"])
-        caller = members.caller_of(session, secret, kind)  # type: ignore[arg-type]
+        caller = credentials.caller_of(session, secret, kind)  # type: ignore[arg-type]
         assert (caller.organisation_id, caller.slug, caller.token_id) == (buyer.organisation_id, "buyer", token.id)
         assert (caller.operates, caller.consumes, caller.provides) == (False, True, False)
         if kind == "api":
@@ -79,7 +79,7 @@ def test_what_a_caller_is(small: DeskMarket, kind: str) -> None:
             assert caller.scopes == {"read", "jobs", "money"} and caller.person_id == buyer.person_id
         other = "session" if kind == "api" else "api"
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, secret, other)  # type: ignore[arg-type]
+            credentials.caller_of(session, secret, other)  # type: ignore[arg-type]
         for changed in (
             update(Token).where(Token.id == token.id).values(revoked_at=now()),
             update(Token).where(Token.id == token.id).values(revoked_at=None, expires_at=now() - SECOND),
@@ -87,35 +87,35 @@ def test_what_a_caller_is(small: DeskMarket, kind: str) -> None:
         ):
             session.execute(changed)
             with pytest.raises(UnknownCallerError, match="unknown, has expired or was revoked"):
-                members.caller_of(session, secret, kind)  # type: ignore[arg-type]
+                credentials.caller_of(session, secret, kind)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("who", ["person", "organisation"])
 def test_a_token_of_who_is_shut_out_holds_no_longer_although_it_is_not_revoked(small: DeskMarket, who: str) -> None:
     with small.database.begin() as session:
-        _, secret = members.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=1)
-        members.caller_of(session, secret, "api")
+        _, secret = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=1)
+        credentials.caller_of(session, secret, "api")
         if who == "person":
             session.execute(update(Person).where(Person.id == small["buyer"].person_id).values(disabled_at=now()))
         else:
             whose = Organisation.id == small["buyer"].organisation_id
             session.execute(update(Organisation).where(whose).values(suspended_at=now()))
         with pytest.raises(UnknownCallerError):
-            members.caller_of(session, secret, "api")
+            credentials.caller_of(session, secret, "api")
 
 
 def test_who_may_end_a_token(small: DeskMarket) -> None:
     buyer, rival, hub = small["buyer"], small["rival"], small["hub"]
     with small.database.begin() as session:
-        several = [members.issue_token(session, buyer, label=str(i), scopes=["read"], days=1)[0] for i in range(4)]
+        several = [credentials.issue_token(session, buyer, label=str(i), scopes=["read"], days=1)[0] for i in range(4)]
         by_itself = replace(buyer, person_id=None, token_id=several[0].id)
         for denied in (rival, replace(rival, person_id=None, token_id="x")):
             with pytest.raises(MissingError):
-                members.revoke_token(session, denied, several[0].id)
+                credentials.revoke_token(session, denied, several[0].id)
         with pytest.raises(DeniedError, match="a token revokes itself alone"):
-            members.revoke_token(session, by_itself, several[1].id)
+            credentials.revoke_token(session, by_itself, several[1].id)
         with pytest.raises(MissingError):
-            members.revoke_token(session, buyer, "0" * 32)
+            credentials.revoke_token(session, buyer, "0" * 32)
         assert all(token.revoked_at is None for token in several)
         for caller, token in (
             (by_itself, several[0]),
@@ -123,34 +123,34 @@ def test_who_may_end_a_token(small: DeskMarket) -> None:
             (hub, several[2]),
             (replace(hub, person_id=None), several[3]),
         ):
-            ended = members.revoke_token(session, caller, token.id)
+            ended = credentials.revoke_token(session, caller, token.id)
             assert ended is token and token.revoked_at is not None
         first = several[1].revoked_at
-        assert members.revoke_token(session, buyer, several[1].id).revoked_at == first
+        assert credentials.revoke_token(session, buyer, several[1].id).revoked_at == first
 
 
 def test_tokens_are_listed_the_newest_first_and_sessions_are_not(small: DeskMarket) -> None:
     buyer = small["buyer"]
     with small.database.begin() as session:
-        made = [members.issue_token(session, buyer, label=label, scopes=["read"], days=1)[0] for label in "abc"]
+        made = [credentials.issue_token(session, buyer, label=label, scopes=["read"], days=1)[0] for label in "abc"]
         for age, token in enumerate(made):
             token.created_at = now() - dt.timedelta(hours=(2, 0, 1)[age])
         session.flush()
-        assert [token.label for token in members.tokens(session, buyer)] == ["b", "c", "a"]
-        assert members.tokens(session, small["rival"]) == []
+        assert [token.label for token in credentials.tokens(session, buyer)] == ["b", "c", "a"]
+        assert credentials.tokens(session, small["rival"]) == []
         with pytest.raises(DeniedError):
-            members.tokens(session, replace(buyer, scopes=frozenset({"jobs"})))
+            credentials.tokens(session, replace(buyer, scopes=frozenset({"jobs"})))
 
 
 def test_signing_out_ends_one_session_once(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        one, other = (members.sign_in_vouched(session, "ann@buyer.example") for _ in range(2))
-        members.sign_out(session, one.caller)
+        one, other = (credentials.sign_in_vouched(session, "ann@buyer.example") for _ in range(2))
+        credentials.sign_out(session, one.caller)
         token = session.get_one(Token, one.caller.token_id)
         ended = token.revoked_at
-        members.sign_out(session, one.caller)
+        credentials.sign_out(session, one.caller)
         assert ended is not None and token.revoked_at == ended
-        assert members.caller_of(session, other.session_secret, "session") == other.caller
-        members.sign_out(session, replace(other.caller, token_id=None))
-        members.sign_out(session, replace(other.caller, token_id="0" * 32))
-        assert members.caller_of(session, other.session_secret, "session") == other.caller
+        assert credentials.caller_of(session, other.session_secret, "session") == other.caller
+        credentials.sign_out(session, replace(other.caller, token_id=None))
+        credentials.sign_out(session, replace(other.caller, token_id="0" * 32))
+        assert credentials.caller_of(session, other.session_secret, "session") == other.caller

@@ -20,9 +20,10 @@ from databazaar.config.jobs import market_job
 from databazaar.config.market_file import load_market
 from databazaar.config.toml_text import toml_text
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs, offers
+from databazaar.service import jobs, offers, specification
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import InvalidError
+from databazaar.service.hub.folder import write_market
 from desk_market import SPEC, DeskMarket, table
 
 RICH: dict[str, Any] = {
@@ -62,10 +63,10 @@ def test_a_written_market_runs_as_it_stands_and_the_same_everywhere(small: DeskM
     with small.database.begin() as session:
         holdout, audit = (small.upload(session, "buyer", table(seed, 80)) for seed in (9, 10))
         job = agreed(small, session, RICH, holdout=holdout, audit=audit)
-        path = jobs.write_market(session, small.settings, job)
-        assert jobs.write_market(session, small.settings, job) == path
+        path = write_market(session, small.settings, job)
+        assert write_market(session, small.settings, job) == path
         shutil.copytree(small.settings.files, moved.files)
-        again = jobs.write_market(session, moved, job)
+        again = write_market(session, moved, job)
     outcomes = [
         run(written, hub.run_folder(job.id), job.id) for written, hub in ((path, small.settings), (again, moved))
     ]
@@ -86,12 +87,12 @@ def test_a_written_market_runs_as_it_stands_and_the_same_everywhere(small: DeskM
 def test_a_link_that_leads_elsewhere_is_put_right(small: DeskMarket) -> None:
     with small.database.begin() as session:
         job = agreed(small, session, SPEC, holdout=small.upload(session, "buyer", table(9, 80)))
-        data = jobs.write_market(session, small.settings, job).parent / "data"
+        data = write_market(session, small.settings, job).parent / "data"
         (data / "holdout.csv").unlink()
         (data / "holdout.csv").write_bytes(b"something else")
         (data / "north-sales.csv").unlink()
         (data / "north-sales.csv").symlink_to("/nowhere")
-        jobs.write_market(session, small.settings, job)
+        write_market(session, small.settings, job)
     assert (data / "holdout.csv").read_bytes() == table(9, 80)
     assert (data / "north-sales.csv").read_bytes() == table(1)
 
@@ -111,7 +112,7 @@ def test_a_market_of_sites_is_federated(small: DeskMarket) -> None:
         given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-ward"]}
         job = jobs.draft(session, small["buyer"], hub, name="Wards", spec=SPEC, **given)
         jobs.submit(session, small["buyer"], hub, job.id)
-        market = load_market(jobs.write_market(session, hub, job))
+        market = load_market(write_market(session, hub, job))
     assert market.engine.kind == "federated" and market.federation is not None
     assert market.federation.folder == Path("/srv/federation")
     assert [(p.id, p.file) for p in market.providers] == [("north-ward", None)]
@@ -158,7 +159,7 @@ def test_a_whole_market_toml_is_taken_apart(small: DeskMarket) -> None:
         }
         given: dict[str, Any] = {"spec": posted.spec, "files": ids, "offers": posted.offers}
         job = jobs.draft(session, small["buyer"], small.settings, name=posted.name, **given)
-        market = jobs.market_of(session, small.settings, job).parsed
+        market = specification.compose(session, small.settings, job).parsed
     assert market.consumer.train == Path("data/train.csv") and market.data.holdout == Path("data/holdout.csv")
 
 

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from databazaar.cli.serve import app
 from databazaar.runs.folder import RunFolder
-from databazaar.service import home, jobs, journal
+from databazaar.service import home, journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.home import FILE, ForeignHomeError, bind
-from databazaar.service.hub import settler, supervisor
-from databazaar.service.hub.begun import HELD
-from databazaar.service.hub.settling import UNSOUND, UnsoundError
+from databazaar.service.hub import settlement, supervisor
+from databazaar.service.hub.folder import HELD, write_market
+from databazaar.service.hub.settlement import UNSOUND, UnsoundError
 from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.lives import enter
+from databazaar.service.lifecycle import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from hub_market import HubMarket, hub_market, wrong_with_books
@@ -114,14 +114,14 @@ def test_a_run_that_is_lost_is_not_refunded_and_settles_when_it_is_back(
     to_state(market, JobState.SETTLING)
     place = lost(market)
     shutil.move(place, tmp_path / "kept")
-    assert settler.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
     held = market.job("plain")
     assert held.state == "settling" and held.reason_code == UNSOUND and str(tmp_path) not in held.reason
     assert escrow(market) == held.escrow and held.refunded is None
     if place.is_dir():
         shutil.rmtree(place)
     shutil.move(tmp_path / "kept", place)
-    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     assert (market.job("plain").paid or 0) > 0 and wrong_with_books(market) is None
 
 
@@ -131,7 +131,7 @@ def test_a_ledger_that_is_damaged_is_not_refunded(market: HubMarket) -> None:
     whole = ledger.read_bytes()
     for broken in (b"", whole[: len(whole) // 2], b"\0" * len(whole)):
         ledger.write_bytes(broken)
-        assert settler.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
+        assert settlement.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
         assert market.job("plain").state == "settling" and escrow(market) == market.job("plain").escrow
 
 
@@ -139,7 +139,7 @@ def test_the_empty_run_of_another_job_is_not_refunded(market: HubMarket) -> None
     to_state(market, JobState.SETTLING)
     shutil.rmtree(market.run("plain"))
     RunFolder.create(market.run("plain"), {"id": "another"})
-    assert settler.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
     assert "run is not the run of this job" in market.job("plain").reason and escrow(market) > 0
 
 
@@ -186,8 +186,8 @@ def test_a_job_that_was_stopped_before_its_run_began_is_refunded(market: HubMark
     shutil.rmtree(market.settings.job_folder(market.jobs["plain"]))
     with market.database.begin() as session:
         job = session.get_one(Job, market.jobs["plain"])
-        jobs.write_market(session, market.settings, job)
+        write_market(session, market.settings, job)
         job.stopped_by = "consumer"
     to_state(market, JobState.SETTLING)
-    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     assert market.job("plain").state == "refunded" and wrong_with_books(market) is None

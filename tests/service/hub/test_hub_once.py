@@ -18,9 +18,9 @@ from databazaar.ledger import audit_entries
 from databazaar.service import jobs, specification
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
-from databazaar.service.hub import runner, settler
-from databazaar.service.jobs import composing
-from databazaar.service.lives import enter
+from databazaar.service.hub import runner, settlement
+from databazaar.service.hub.folder import write_market
+from databazaar.service.lifecycle import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
@@ -59,21 +59,21 @@ def test_a_job_is_composed_once_and_its_ledger_replayed_twice(sqlite_database: D
     market = hub_market(sqlite_database, settings, ())
     buyer, settings = market.desk["buyer"], market.settings
     job_id = market.jobs["plain"] = drafted(market)
-    with counted(compose=composing.market_of, parse=parse_market, replay=audit_entries) as calls:
+    with counted(compose=specification.compose, parse=parse_market, replay=audit_entries) as calls:
         with market.database.begin() as session:
             jobs.look(session, buyer, settings, job_id)
             jobs.submit(session, buyer, settings, job_id)
             for _ in range(3):
                 jobs.quote(session, buyer, settings, job_id)
             jobs.fund(session, buyer, job_id)
-            jobs.write_market(session, settings, session.get_one(Job, job_id))
+            write_market(session, settings, session.get_one(Job, job_id))
         assert calls == {"compose": 1, "parse": 2}
         assert runner.attempt(settings, job_id) == 0
         assert calls == {"compose": 1, "parse": 3, "replay": 1}
         with market.database.begin() as session:
             for state in (JobState.RUNNING, JobState.SETTLING):
                 enter(session, session.get_one(Job, job_id), state)
-        assert settler.attempt(settings, job_id) == 0
+        assert settlement.attempt(settings, job_id) == 0
     assert market.job("plain").state == "settled"
     assert calls == {"compose": 1, "parse": 3, "replay": 2}
 
@@ -84,7 +84,7 @@ def test_what_was_submitted_is_what_the_runner_gets(sqlite_database: Database, s
     job_id = market.add("plain", SHORT)
     kept = market.job("plain")
     with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+        path = write_market(session, market.settings, session.get_one(Job, job_id))
     assert hashlib.sha256(path.read_bytes()).hexdigest() == kept.market_hash
     kept.market = kept.market.replace('budget = "0.20"', 'budget = "0.40"')
     with pytest.raises(LedgerError, match="not the one that was submitted"):

@@ -1,4 +1,4 @@
-"""Progress: one line a round, the same from the ledger as it was told, followed without reading anything twice."""
+"""Progress: one line a round, the same from the ledger as it was told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attacked_market import attacked_market
 from databazaar.files import write_whole
 from databazaar.runs.folder import RunFolder
 from databazaar.service.hub import progress
-from databazaar.service.hub.telling import Teller, told_by
+from databazaar.service.hub.progress import ProgressLog, progress_of
 from databazaar.service.settings import Settings
 
 JOB = "1" * 32
@@ -27,15 +27,15 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_what_was_told_follows_from_the_ledger_to_the_last_digit(settings: Settings, tmp_path: Path) -> None:
     """With pay that is held back, released and returned, and with a flag."""
-    teller = Teller(settings.job_folder(JOB))
+    teller = ProgressLog(settings.job_folder(JOB))
     attacked_market(budget=1500).run(tmp_path / "run", tell=teller.tell)
     teller.close()
     told = progress.rounds(settings, JOB)
     audit = RunFolder(tmp_path / "run").replay()
-    assert told == list(told_by(audit)) and len(told) == audit.rounds > 20
+    assert told == list(progress_of(audit)) and len(told) == audit.rounds > 20
     assert told[-1]["flagged"] == ["spy"] and any(one["paid"] for one in told)
     before = (settings.job_folder(JOB) / progress.FILE).read_bytes()
-    Teller(settings.job_folder(JOB), audit).close()
+    ProgressLog(settings.job_folder(JOB), audit).close()
     assert (settings.job_folder(JOB) / progress.FILE).read_bytes() == before
     assert progress.played(settings, JOB) == audit.rounds and progress.rounds(settings, JOB, 5) == told[5:]
 
@@ -72,12 +72,3 @@ def test_a_file_that_was_made_anew_is_read_anew(settings: Settings) -> None:
 def test_what_a_power_cut_left_is_not_told(settings: Settings) -> None:
     write_whole(settings.job_folder(JOB) / progress.FILE, line(1) + b"\0\0\0\0\n" + line(3))
     assert numbers(settings) == [1]
-
-
-def test_only_so_many_jobs_are_followed_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "MOST_FOLLOWED", 2)
-    for job in ("a", "b", "c"):
-        settings.job_folder(job).mkdir()
-        write_whole(settings.job_folder(job) / progress.FILE, line(1))
-        assert progress.played(settings, job) == 1
-    assert len(progress._followed) == 2 and progress.played(settings, "a") == 1

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from databazaar.service import jobs, members, outbox
+from databazaar.service import credentials, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Answered, Contract, Job, Outgoing, Token
-from databazaar.service.hub.alone import Alone, TakenError
+from databazaar.service.hub.lock import HubLock, HubLockedError
 from databazaar.service.hub.queue import expected_wait, next_queued, who_makes_room
 from databazaar.service.hub.supervisor import Supervisor
 from databazaar.service.hub.sweeper import Sweeper, sweep
+from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import DeskMarket, desk_market
@@ -104,30 +105,30 @@ def test_a_free_runner_means_no_wait(desk: DeskMarket, settings: Settings) -> No
 
 
 @pytest.fixture
-def hub(database: Database, settings: Settings) -> Iterator[Alone]:
-    held = Alone(settings, database)
+def hub(database: Database, settings: Settings) -> Iterator[HubLock]:
+    held = HubLock(settings, database)
     yield held
     held.release()
 
 
-def test_a_second_hub_is_refused_in_the_same_home(hub: Alone, database: Database, settings: Settings) -> None:
-    with pytest.raises(TakenError, match=r"another hub works in .*: stop that one first"):
+def test_a_second_hub_is_refused_in_the_same_home(hub: HubLock, database: Database, settings: Settings) -> None:
+    with pytest.raises(HubLockedError, match=r"another hub works in .*: stop that one first"):
         Supervisor(settings, database).start()
     hub.release()
-    Alone(settings, database).release()
+    HubLock(settings, database).release()
 
 
 def test_a_second_hub_is_refused_on_the_same_database(
-    hub: Alone, database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: HubLock, database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.service.hub.alone.PATIENCE", 0.2)
-    with pytest.raises(TakenError, match="another hub works on this database"):
-        Alone(replace(settings, home=tmp_path / "elsewhere"), database)
+    monkeypatch.setattr("databazaar.service.hub.lock.PATIENCE", 0.2)
+    with pytest.raises(HubLockedError, match="another hub works on this database"):
+        HubLock(replace(settings, home=tmp_path / "elsewhere"), database)
     hub.still()
 
 
 def test_a_hold_that_postgresql_lost_is_taken_again_or_the_hub_goes(
-    hub: Alone, database: Database, settings: Settings, tmp_path: Path
+    hub: HubLock, database: Database, settings: Settings, tmp_path: Path
 ) -> None:
     if database.is_sqlite:
         return  # the kernel holds it
@@ -135,8 +136,8 @@ def test_a_hold_that_postgresql_lost_is_taken_again_or_the_hub_goes(
     hub._connection.invalidate()
     hub.still()
     hub._let_go()
-    other = Alone(replace(settings, home=tmp_path / "elsewhere"), database)
-    with pytest.raises(TakenError):
+    other = HubLock(replace(settings, home=tmp_path / "elsewhere"), database)
+    with pytest.raises(HubLockedError):
         hub.still()
     other.release()
 
@@ -144,11 +145,11 @@ def test_a_hold_that_postgresql_lost_is_taken_again_or_the_hub_goes(
 def test_why_a_job_waited_is_told_no_longer_when_it_runs(desk: DeskMarket) -> None:
     queue(desk, "buyer", "late")
     with desk.database.begin() as session:
-        job = jobs.locked_job(session, session.scalars(select(Job.id)).one())
-        jobs.enter(session, job, JobState.RUNNING)
-        jobs.enter(session, job, JobState.QUEUED, "the hub was stopped")
+        job = locked_job(session, session.scalars(select(Job.id)).one())
+        enter(session, job, JobState.RUNNING)
+        enter(session, job, JobState.QUEUED, "the hub was stopped")
         assert job.reason == "the hub was stopped"
-        jobs.enter(session, job, JobState.RUNNING)
+        enter(session, job, JobState.RUNNING)
         assert job.reason == ""
 
 
@@ -161,7 +162,7 @@ def test_what_is_old_is_swept_away(desk: DeskMarket, settings: Settings) -> None
         hook, _ = outbox.add_webhook(session, buyer, "https://buyer.example/")
         for name, moment, told in (("old", old, now()), ("new", now(), now()), ("waits", old, None)):
             session.add(Outgoing(webhook_id=hook.id, event=name, body={}, created_at=moment, delivered_at=told))
-        token, _ = members.issue_token(session, buyer, label="laptop", scopes=["read"], days=1)
+        token, _ = credentials.issue_token(session, buyer, label="laptop", scopes=["read"], days=1)
         token.expires_at = old
         session.execute(Token.__table__.update().where(Token.kind == "session").values(expires_at=old))  # type: ignore[attr-defined]
     sweep(desk.database)

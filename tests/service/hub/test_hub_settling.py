@@ -7,17 +7,18 @@ import shutil
 import pytest
 from sqlalchemy import select
 
+from databazaar.client.receipts import verify
 from databazaar.config.jobs import market_job
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, journal, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Receipt
 from databazaar.service.errors import ConflictError, DeniedError
-from databazaar.service.hub import runner, settler
-from databazaar.service.hub.settling import UNSOUND, UnsoundError, outcome_of, refund_unsound, settle
-from databazaar.service.journal.keys import HubKey
-from databazaar.service.journal.receipts import verify
-from databazaar.service.lives import enter
+from databazaar.service.hub import runner, settlement
+from databazaar.service.hub.folder import write_market
+from databazaar.service.hub.settlement import UNSOUND, UnsoundError, outcome_of, refund_unsound, settle
+from databazaar.service.lifecycle import enter
+from databazaar.service.receipts import HubKey
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
@@ -46,7 +47,7 @@ def play(market: HubMarket, rounds: int | None, name: str = "plain") -> None:
 def to_settling(market: HubMarket, name: str = "plain", stopped: bool = False) -> None:
     with market.database.begin() as session:
         job = session.get_one(Job, market.jobs[name])
-        jobs.write_market(session, market.settings, job)
+        write_market(session, market.settings, job)
         job.stopped_by = "consumer" if stopped else ""
         enter(session, job, JobState.RUNNING)
         enter(session, job, JobState.SETTLING, "given up after 5 attempts: it was killed")
@@ -82,7 +83,7 @@ def test_an_open_run_is_closed_and_its_posts_are_paid(market: HubMarket, stopped
     play(market, 3)
     with market.database.begin() as session:
         session.get_one(Job, market.jobs["plain"]).stopped_by = "consumer" if stopped else ""
-    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     job = market.job("plain")
     assert job.state == ("settled" if stopped else "failed")
     assert 0 < (job.paid or 0) < job.budget and (stopped or job.reason.startswith("given up after 5"))
@@ -100,11 +101,11 @@ def test_without_a_round_all_goes_back(market: HubMarket) -> None:
 
 def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -> None:
     with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs["plain"]))
+        path = write_market(session, market.settings, session.get_one(Job, market.jobs["plain"]))
     job = market_job(path)
     RunFolder.create(market.run("plain"), {**job.recipe, "id": market.jobs["plain"]})
     to_settling(market)
-    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     assert market.job("plain").state == "failed" and wrong_with_books(market) is None
 
 
@@ -115,7 +116,7 @@ def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(mark
     ledger.write_bytes(whole.replace(b'"utility"', b'"utilitx"', 1))
     job_id, operator = market.jobs["plain"], market.desk["hub"]
     for _ in range(2):
-        assert settler.attempt(market.settings, job_id) == UnsoundError.exit_code
+        assert settlement.attempt(market.settings, job_id) == UnsoundError.exit_code
     job = market.job("plain")
     assert job.state == "settling" and job.reason_code == UNSOUND
     assert balances(market)[journal.escrow(job_id)] == job.escrow
@@ -125,7 +126,7 @@ def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(mark
     with market.database.begin() as session, pytest.raises(DeniedError):
         refund_unsound(session, market.desk["buyer"], job_id)
     ledger.write_bytes(whole)  # the operator has found the copy
-    assert settler.attempt(market.settings, job_id) == 0
+    assert settlement.attempt(market.settings, job_id) == 0
     assert market.job("plain").state == "settled" and wrong_with_books(market) is None
     with market.database.begin() as session, pytest.raises(ConflictError, match="others settle themselves"):
         refund_unsound(session, operator, job_id)
@@ -175,7 +176,7 @@ def test_a_report_shows_nothing_of_providers_tables(sqlite_database: Database, s
     short = {**SPECS["plain"], "market": {"budget": "0.20", "per_round": 2, "seed": 3}}
     job_id = market.add("plain", short, content=table(0, rows=80).replace(b"ship", b"van"))
     with market.database.begin() as session:
-        jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+        write_market(session, market.settings, session.get_one(Job, job_id))
     page_when_played: list[bool] = []
     page = market.run("plain") / "report.html"
     assert runner.attempt(market.settings, job_id, lambda: page_when_played.append(page.exists())) == 0
@@ -183,7 +184,7 @@ def test_a_report_shows_nothing_of_providers_tables(sqlite_database: Database, s
     by_runner = page.read_text()
     page.unlink()
     to_settling(market)
-    assert settler.attempt(market.settings, job_id) == 0
+    assert settlement.attempt(market.settings, job_id) == 0
     assert "ship" in (market.run("plain") / "profile.json").read_text()
     for shown in (by_runner, page.read_text()):
         assert "north-sales" in shown and "ship" not in shown and "hold-out rows are in this table" not in shown

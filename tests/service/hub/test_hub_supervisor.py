@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from databazaar import BazaarError
+from databazaar.codes import Code
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.names import LEDGER
 from databazaar.service import jobs, offers
@@ -19,10 +20,10 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
 from databazaar.service.http.pages.job_view import told_of
 from databazaar.service.hub import progress, runner, supervisor
-from databazaar.service.hub.begun import HELD
+from databazaar.service.hub.folder import HELD, write_market
+from databazaar.service.hub.progress import progress_of
 from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.hub.telling import told_by
-from databazaar.service.lives import enter
+from databazaar.service.lifecycle import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
@@ -49,7 +50,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     market.add("long", LONG, "rival")
     lost = market.add("lost", LONG, content=table(7, rows=50))
     with database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
+        path = write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
     path.chmod(0o600)
     path.write_text("distance,weight,vehicle,late\n")  # the kept file, by its other name
     hub = Supervisor(market.settings, database)
@@ -69,7 +70,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     for name in whole:
         assert market.job(name).state == "settled" and outcome_of_run(market.run(name)) == whole[name], name
         found = RunFolder(market.run(name))
-        assert progress.rounds(market.settings, market.jobs[name]) == list(told_by(found.replay()))
+        assert progress.rounds(market.settings, market.jobs[name]) == list(progress_of(found.replay()))
         assert found.audit().ok and found.worth() is not None and (market.run(name) / "report.html").exists()
     assert wrong_with_books(market) is None
     _assert_stopped(market)
@@ -96,7 +97,7 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
     with market.database.begin() as session:
         for name, stops in (("left", False), ("stopped", True)):
             job = session.get_one(Job, market.jobs[name])
-            jobs.write_market(session, market.settings, job)
+            write_market(session, market.settings, job)
             enter(session, job, JobState.RUNNING)
             job.lease_owner, job.stopped_by = "0" * 32, "consumer" if stops else ""
     hub = Supervisor(market.settings, market.database)
@@ -172,15 +173,17 @@ def test_a_runner_says_why_it_failed(tmp_path: Path, capfd: pytest.CaptureFixtur
     folder = settings.job_folder("job")
     folder.mkdir(parents=True)
     assert runner.attempt(settings, "job") == 2
-    why = runner.why_failed(settings, "job", 2)
+    why = str(runner.why_failed(settings, "job", 2))
     assert "market.toml" in why and str(tmp_path) not in why
     settings.run_folder("job").mkdir()
     (settings.run_folder("job") / "run.json").write_text("{}")
-    assert runner.attempt(settings, "job") == 2 and "is not a run's folder" in runner.why_failed(settings, "job", 2)
+    assert runner.attempt(settings, "job") == 2 and "is not a run's folder" in str(
+        runner.why_failed(settings, "job", 2)
+    )
     (folder / "stop").touch()
-    assert runner.attempt(settings, "job") == 0 and not (folder / "failure.txt").exists()
-    assert runner.why_failed(settings, "job", 9) == "its runner ended with 9"
-    assert "signal 9" in runner.why_failed(settings, "job", -9)
+    assert runner.attempt(settings, "job") == 0 and not (folder / "failure.json").exists()
+    assert str(runner.why_failed(settings, "job", 9)) == "its runner ended with 9"
+    assert "signal 9" in str(runner.why_failed(settings, "job", -9))
     capfd.readouterr()
 
 
@@ -194,7 +197,7 @@ def test_a_fault_of_ours_is_in_the_log_and_not_in_the_sentence(
     settings.job_folder("job").mkdir(parents=True)
     monkeypatch.setattr(runner, "play", fail)
     assert runner.attempt(settings, "job") == runner.OUR_FAULT
-    assert "secret" not in runner.why_failed(settings, "job", runner.OUR_FAULT)
+    assert "secret" not in str(runner.why_failed(settings, "job", runner.OUR_FAULT))
     assert "a secret of the machine" in capfd.readouterr().err
 
 
@@ -240,11 +243,21 @@ def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, 
         offers.make_file_offer(session, desk["north"], market.settings, file_id=file_id, **given)
     job_id = market.add("few", LONG, offers=("north-few", "south-sales"))
     with sqlite_database.begin() as session:
-        jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+        write_market(session, market.settings, session.get_one(Job, job_id))
     assert runner.attempt(market.settings, job_id) == BazaarError.exit_code
     assert not market.run("few").exists()
     why = runner.why_failed(market.settings, job_id, BazaarError.exit_code)
-    assert why == (
-        "provider 'north-few': its table has 31 rows to learn from, and an ask must go over at least 32: add rows, or "
-        "leave it out"
-    )
+    assert why == Code.of("table-does-not-fit", provider="north-few")
+    assert str(why) == "provider 'north-few': its table does not fit this job: leave its offer out"
+
+
+def test_a_consumer_is_told_no_value_of_a_providers_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise BazaarError("provider 'north-sales': data/north-sales.csv: row 7 holds 'Gwendolyn'\nand more: correct it")
+
+    settings = Settings(home=tmp_path)
+    settings.job_folder("job").mkdir(parents=True)
+    (settings.job_folder("job") / "market.toml").write_text("[[providers]]\nid = 'north-sales'\n")
+    monkeypatch.setattr(runner, "play", fail)
+    assert runner.attempt(settings, "job") == BazaarError.exit_code
+    assert runner.why_failed(settings, "job", 2) == Code.of("table-does-not-fit", provider="north-sales")

@@ -20,9 +20,8 @@ from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
 from databazaar.market.loop import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub import progress
-from databazaar.service.notary.handed import HANDED
-from databazaar.service.notary.held import HeldRuns
-from databazaar.service.notary.run import MOST_ENTRIES, NotarisedRun, close_notarised, is_notarised
+from databazaar.service.notary.open_runs import OpenRuns
+from databazaar.service.notary.run import MOST_ENTRIES, REPLIES, NotarisedRun, close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from small_markets import torch_market
 
@@ -50,14 +49,14 @@ def steps() -> Steps:
     return written
 
 
-def hand_out(run: NotarisedRun, step: Sequence[Entry]) -> None:
+def pass_on(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """The questions and answers that come before this step."""
     settled = [entry for entry in step if entry.kind in ("post", "void") and entry.round == run.due.round]
     answers = {entry.provider or "": b"an update" for entry in settled if entry.kind == "post"}
     failures = {entry.provider or "": why for entry in settled if (why := entry.reason) not in (None, SET_ASIDE)}
     if settled:
         run.refuse_ask([*answers, *failures], QUESTION)
-        run.hand_out(QUESTION, answers, failures)
+        run.pass_on(QUESTION, answers, failures)
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def new_run(tmp_path: Path) -> Iterator[NotarisedRun]:
 def played(run: NotarisedRun, steps: Steps) -> NotarisedRun:
     for step in steps:
         if run.entries:
-            hand_out(run, step)
+            pass_on(run, step)
         assert run.take(step) == len(step)
     return run
 
@@ -81,7 +80,7 @@ def test_an_honest_run_is_kept_as_any_other_and_repeats_do_no_harm(
     entries = [entry for step in steps for entry in step]
     for step in steps:
         if new_run.entries:
-            hand_out(new_run, step)
+            pass_on(new_run, step)
         new_run.take(step)
         assert new_run.take(step) == 0 and new_run.take(entries[: new_run.entries]) == 0
     assert new_run.closed and new_run.head == entries[-1].hash
@@ -99,11 +98,11 @@ def test_a_hub_that_is_started_again_goes_on_where_it_was(new_run: NotarisedRun,
     run, known = new_run, list[tuple[Any, ...]]()
     for step in steps:
         if run.entries:
-            hand_out(run, step)
-            known.append((run.handed, run.due, run.head))
+            pass_on(run, step)
+            known.append((run.replies, run.due, run.head))
             run.dispose()
             run = NotarisedRun(new_run.folder.path)
-            assert (run.handed, run.due, run.head) == known[-1]
+            assert (run.replies, run.due, run.head) == known[-1]
         run.take(step)
     assert progress.rounds(Settings(home=tmp_path), ID)[-1]["round"] == run.notary.audit.rounds
     run.dispose()
@@ -173,11 +172,11 @@ CHEATS: dict[str, tuple[Forge, str]] = {
 def test_a_cheat_is_refused_and_has_not_happened(new_run: NotarisedRun, steps: Steps, name: str) -> None:
     forge, why = CHEATS[name]
     run = played(new_run, steps[:3])
-    hand_out(run, steps[3])
-    before = run.head, run.entries, run.due, run.handed
+    pass_on(run, steps[3])
+    before = run.head, run.entries, run.due, run.replies
     with pytest.raises(ServiceError, match=why):
         run.take(resealed(run, forge(steps[3])))
-    assert (run.head, run.entries, run.due, run.handed) == before
+    assert (run.head, run.entries, run.due, run.replies) == before
     assert run.take(steps[3]) == len(steps[3])
 
 
@@ -203,11 +202,11 @@ def test_only_those_who_answered_here_are_paid_and_failures_are_told_as_they_wer
         run.take(steps[2])
     at = next(k for k, step in enumerate(steps) if any(e.kind == "void" for e in step))
     played(run, steps[2:at])
-    hand_out(run, steps[at])
+    pass_on(run, steps[at])
     for reason in (Code.of("refused", why="task-not-allowed"), Code("set-aside")):
         with pytest.raises(InvalidError, match="say so"):
             run.take(resealed(run, first("void", body(reason=reason.body()))(steps[at])))
-    run.handed = replace(run.handed, failures={})
+    run.replies = replace(run.replies, failures={})
     with pytest.raises(InvalidError, match="ask it, then say"):
         run.take(resealed(run, first("void", body(reason={"code": "set-aside"}))(steps[at])))
 
@@ -222,12 +221,12 @@ def test_a_round_asks_one_question_of_those_whom_it_has_drawn(new_run: Notarised
     with pytest.raises(InvalidError, match=f"{other} is not drawn in round 1"):
         run.refuse_ask([*drawn, other], QUESTION)
     run.refuse_ask(drawn, QUESTION)
-    run.hand_out(QUESTION, {drawn[0]: b"an update"}, {})
+    run.pass_on(QUESTION, {drawn[0]: b"an update"}, {})
     run.refuse_ask(drawn, QUESTION)
     with pytest.raises(ConflictError, match="one question is all that a round buys"):
         run.refuse_ask(drawn, "ef" * 32)
-    run.hand_out(QUESTION, {}, {drawn[0]: Code("no-answer")})
-    assert run.handed.answers == {drawn[0]: b"an update"} and not run.handed.failures
+    run.pass_on(QUESTION, {}, {drawn[0]: Code("no-answer")})
+    assert run.replies.answers == {drawn[0]: b"an update"} and not run.replies.failures
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -238,15 +237,15 @@ def test_whoever_goes_away_pays_for_what_was_passed_on(steps: Steps, tmp_path: P
     seen = set()
     for number, step in enumerate(steps):
         if run.entries and asked:
-            hand_out(run, step)
+            pass_on(run, step)
         place = shutil.copytree(tmp_path / "job", tmp_path / f"left {number}")
-        handed, rounds = dict(run.handed.answers), run.notary.audit.rounds
+        replies, rounds = dict(run.replies.answers), run.notary.audit.rounds
         prices = {"p0": 1, "p1": 2, "p2": 3, "p3": 4}
         drawn = [e.provider or "" for e in run.store.entries() if e.kind == "reserve" and e.round == rounds]
-        due = sum(prices[who] for who in drawn if who in handed)
+        due = sum(prices[who] for who in drawn if who in replies)
         spent = 0 if run.notary.audit.book is None else run.notary.audit.book.spent
         left = NotarisedRun(place / "run")
-        assert left.close() == bool(rounds or handed) and left.close() == left.closed
+        assert left.close() == bool(rounds or replies) and left.close() == left.closed
         left.dispose()
         close_notarised(place / "run")
         if left.closed:
@@ -256,7 +255,7 @@ def test_whoever_goes_away_pays_for_what_was_passed_on(steps: Steps, tmp_path: P
             assert audit.closing is not None
             seen.add(audit.closing["stop"]["kind"])
         if run.entries and not asked:
-            hand_out(run, step)
+            pass_on(run, step)
         run.take(step)
     run.dispose()
     assert seen == ({"consumer", "budget"} if asked else {"consumer"})
@@ -272,10 +271,10 @@ def test_a_consumers_own_close_is_taken_while_nothing_was_passed_on(new_run: Not
     written = list[Entry]()
     ledger.on_written = written.extend
     ledger.close_for_consumer(run.notary.audit.model or "", *scores.ended)
-    hand_out(run, steps[3])
+    pass_on(run, steps[3])
     with pytest.raises(InvalidError, match="stop the job, and the hub settles it"):
         run.take(written)
-    run.handed = run.handed.of_round(-1).of_round(run.due.round)
+    run.replies = run.replies.of_round(-1).of_round(run.due.round)
     run.take(written)
     assert run.closed
     with pytest.raises(ConflictError, match="closed at the hub"):
@@ -284,14 +283,14 @@ def test_a_consumers_own_close_is_taken_while_nothing_was_passed_on(new_run: Not
 
 def test_a_note_that_cannot_be_read_is_said(new_run: NotarisedRun, steps: Steps) -> None:
     run = played(new_run, steps[:2])
-    (run.folder.path.parent / HANDED).write_bytes(b"torn")
+    (run.folder.path.parent / REPLIES).write_bytes(b"torn")
     run.dispose()
     with pytest.raises(BazaarError, match="cannot be read: put the old file back"):
         NotarisedRun(run.folder.path)
 
 
 def test_only_so_many_runs_are_at_hand_and_one_that_was_closed_is_not(steps: Steps, tmp_path: Path) -> None:
-    held, opened = HeldRuns(1), list[NotarisedRun]()
+    held, opened = OpenRuns(1), list[NotarisedRun]()
 
     def open_run(name: str) -> NotarisedRun:
         opened.append(NotarisedRun.begin(tmp_path / name / "run", ID, "Own"))

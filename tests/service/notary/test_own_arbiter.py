@@ -15,10 +15,11 @@ from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
 from databazaar.reports.written import write_report
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs
 from databazaar.service.errors import ConflictError, TooManyError
 from databazaar.service.hub import runner
-from databazaar.service.hub.settling import settle
+from databazaar.service.hub.folder import write_market
+from databazaar.service.hub.settlement import settle
+from databazaar.service.lifecycle import locked_job
 from databazaar.service.notary.answerers import Answerers
 from databazaar.service.states import JobState
 from own_arbiters import (
@@ -36,7 +37,7 @@ def hosted(own: OwnMarket, **market: Any) -> RunFolder:
     """The same job as the hub runs it, one provider after the other: stacks differ in the last bits."""
     job_id, settings = own.job("hosted", **market), own.market.settings
     with own.market.database.begin() as session:
-        path = jobs.write_market(session, settings, jobs.locked_job(session, job_id))
+        path = write_market(session, settings, locked_job(session, job_id))
     path.write_text(path.read_text() + '\n[engine]\nkind = "loop"\n')
     runner.play(settings.job_folder(job_id), settings.run_folder(job_id), job_id)
     return RunFolder(settings.run_folder(job_id))

@@ -16,7 +16,7 @@ from databazaar.client.own_arbiter import HubTransport, Notary
 from databazaar.client.sending import HubError
 from databazaar.ledger import Entry
 from databazaar.market.arbiter import Arbiter
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.states import JobState
 from own_arbiters import (
     EnoughError,
@@ -154,7 +154,7 @@ def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, A
     job = begun[0]
     with own.market.database.begin() as session:
         secrets = {
-            slug: members.issue_token(session, own.market[slug], label="x", scopes=["read", right], days=1)[1]
+            slug: credentials.issue_token(session, own.market[slug], label="x", scopes=["read", right], days=1)[1]
             for slug, right in {"rival": "jobs", "north": "offers", "hub": "operate"}.items()
         }
     for secret in secrets.values():

@@ -15,9 +15,10 @@ from databazaar.client.sending import HubError
 from databazaar.service import jobs
 from databazaar.service.database.connection import Database
 from databazaar.service.errors import ConflictError
-from databazaar.service.hub.settling import UnsoundError, settle
+from databazaar.service.hub.settlement import UnsoundError, settle
+from databazaar.service.lifecycle import locked_job
 from databazaar.service.notary.answerers import Answers
-from databazaar.service.notary.deeds import Notaries
+from databazaar.service.notary.commands import Notaries
 from databazaar.service.states import JobState
 from own_arbiters import (
     EnoughError,
@@ -62,7 +63,7 @@ def test_nothing_is_passed_on_unpaid_while_a_job_is_stopped(
     names = [entry.provider or "" for entry in entries if entry.kind == "reserve"]
     with own.market.database.begin() as session:
         for name in (job, late):
-            jobs.locked_job(session, name).state = "funded"  # whoever opened it has not said so yet
+            locked_job(session, name).state = "funded"  # whoever opened it has not said so yet
         for name in (job, late):
             jobs.stop(session, buyer, own.market.settings, name)
     monkeypatch.setattr(notaries, "_going", lambda _, name: let_in[name])
@@ -87,11 +88,11 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     own.notaries.close()
     now = [time.time()]
     notaries = Notaries(settings, own.market.database, clock=lambda: now[0])
-    monkeypatch.setattr("databazaar.service.notary.deeds.EVERY", 0.01)
+    monkeypatch.setattr("databazaar.service.notary.commands.EVERY", 0.01)
     try:
         assert job not in notaries.close_due() and own.found(job).state == JobState.RUNNING
         assert notaries.standing(own.market["buyer"], job).entries
-        assert list(notaries._held) == [job]
+        assert list(notaries._open_runs) == [job]
         now[0] += 2000.0
         notaries.start()
         until = time.monotonic() + 60
@@ -100,9 +101,9 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
         assert own.found(job).state == JobState.SETTLING and own.found(idle).state == JobState.FUNDED
         with notaries._run(own.found(job)):
             pass
-        while list(notaries._held) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
+        while list(notaries._open_runs) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
             time.sleep(0.01)
-        assert not list(notaries._held)
+        assert not list(notaries._open_runs)
         now[0] += 4000.0
         while own.found(idle).state == JobState.FUNDED and time.monotonic() < until:
             time.sleep(0.01)
@@ -169,7 +170,7 @@ def test_what_a_site_says_of_its_privacy_is_noted_and_a_database_that_is_away_en
     monkeypatch.undo()
     assert job in own.notaries.close_due() and own.found(job).state == JobState.SETTLING
     lost = Notaries(own.market.settings, Database(f"sqlite:///{tmp_path}/no/where.sqlite"))
-    monkeypatch.setattr("databazaar.service.notary.deeds.EVERY", 0.01)
+    monkeypatch.setattr("databazaar.service.notary.commands.EVERY", 0.01)
     lost.start()
     while "could not be looked at" not in caplog.text:
         time.sleep(0.01)

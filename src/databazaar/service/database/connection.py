@@ -38,10 +38,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Session]:
-        """A transaction that may write; it commits at the end, and leaves nothing where something raises.
-
-        On SQLite it takes the one write lock at once, so that nobody who has read must give up when he writes.
-        """
+        """A transaction that may write, and commits at the end; on SQLite it takes the one write lock at once."""
         with self._sessions.begin() as session:
             yield session
 

@@ -20,6 +20,19 @@ class Table(DeclarativeBase):
     type_annotation_map = {dt.datetime: Moment, dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger}  # noqa: RUF012
 
 
+class Identified:
+    """Columns of most tables."""
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Owned(Identified):
+    """What belongs to an organisation."""
+
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+
+
 class Market(Table):
     """The one row of what the operator has set. `market_id` is also in the hub's folder, once it has served."""
 
@@ -34,79 +47,60 @@ class Market(Table):
     __table_args__ = (CheckConstraint("id = 1"), CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"))
 
 
-class Organisation(Table):
+class Organisation(Identified, Table):
     """`slug` is its name in ids and accounts and never changes. An organisation may consume and provide."""
 
     __tablename__ = "organisations"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     slug: Mapped[str] = mapped_column(String(40), unique=True)
     name: Mapped[str] = mapped_column(NAME)
     operates: Mapped[bool] = mapped_column(default=False)
     consumes: Mapped[bool] = mapped_column(default=False)
     provides: Mapped[bool] = mapped_column(default=False)
     suspended_at: Mapped[dt.datetime | None]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
-class Person(Table):
+class Person(Owned, Table):
     """Who signs in. Without a password hash only a one-time link or the identity provider lets them in."""
 
     __tablename__ = "people"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     email: Mapped[str] = mapped_column(String(254), unique=True)
     name: Mapped[str] = mapped_column(NAME, default="")
     password: Mapped[str | None] = mapped_column(String(200))
     disabled_at: Mapped[dt.datetime | None]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
-class Token(Table):
+class Token(Owned, Table):
     """A secret of 256 random bits, of which only the SHA-256 is kept. `kind` is api, link (one time) or session."""
 
     __tablename__ = "tokens"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     person_id: Mapped[str | None] = mapped_column(ForeignKey("people.id"))
     kind: Mapped[str] = mapped_column(String(10))
     label: Mapped[str] = mapped_column(NAME, default="")
     digest: Mapped[str] = mapped_column(HASH, unique=True)
     scopes: Mapped[list[Any]]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     expires_at: Mapped[dt.datetime]
     used_at: Mapped[dt.datetime | None]
     revoked_at: Mapped[dt.datetime | None]
 
 
-class File(Table):
-    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows.
-
-    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content. Of a deleted one the row
-    stays, for what jobs and contracts say of it; the bytes go with the last row that names them and is not deleted.
-    """
+class File(Owned, Table):
+    """An uploaded table, kept under its SHA-256; the same bytes of two owners are two rows. `suffix` says how it is
+    read, by its content. The row of a deleted one stays; the bytes go with the last row that names them."""
 
     __tablename__ = "files"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     name: Mapped[str] = mapped_column(NAME)
     digest: Mapped[str] = mapped_column(HASH)
     suffix: Mapped[str] = mapped_column(String(10))
     size: Mapped[int]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     deleted_at: Mapped[dt.datetime | None]
     __table_args__ = (Index("files_digest", "digest"),)
 
 
-class Offer(Table):
-    """A dataset that a provider offers: `kind` file (at the hub) or site (of the federation).
-
-    `slug` is the provider's id in ledgers. `policy` is a service.policy.Policy; `columns` is what is shown of the data:
-    names and kinds, never values.
-    """
+class Offer(Owned, Table):
+    """A dataset that a provider offers: `kind` file (at the hub) or site (of the federation). `slug` is the provider's
+    id in ledgers, `policy` a service.policy.Policy."""
 
     __tablename__ = "offers"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     slug: Mapped[str] = mapped_column(String(60), unique=True)
     name: Mapped[str] = mapped_column(NAME)
     description: Mapped[str] = mapped_column(String(4000), default="")
@@ -115,26 +109,23 @@ class Offer(Table):
     policy: Mapped[dict[str, Any]]
     version: Mapped[int] = mapped_column(default=1)
     withdrawn_at: Mapped[dt.datetime | None]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (CheckConstraint("kind IN ('file', 'site')"),)
 
 
-class OfferVersion(Table):
+class OfferVersion(Identified, Table):
     """The data of an offer as they were from some time on. A contract pins one."""
 
     __tablename__ = "offer_versions"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     offer_id: Mapped[str] = mapped_column(ForeignKey("offers.id"), index=True)
     number: Mapped[int]
     file_id: Mapped[str | None] = mapped_column(ForeignKey("files.id"))
     digest: Mapped[str | None] = mapped_column(HASH)
     rows: Mapped[int | None]
     columns: Mapped[list[Any]]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("offer_id", "number"),)
 
 
-class Job(Table):
+class Job(Owned, Table):
     """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
     and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted,
     and `market` the whole market.toml from then on, with its SHA-256 (service/specification.py).
@@ -146,8 +137,6 @@ class Job(Table):
     """
 
     __tablename__ = "jobs"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     name: Mapped[str] = mapped_column(NAME)
     mode: Mapped[str] = mapped_column(String(10), default="hosted")
     state: Mapped[str] = mapped_column(String(10), default="draft")
@@ -172,7 +161,6 @@ class Job(Table):
     not_before: Mapped[dt.datetime | None]
     lease_owner: Mapped[str | None] = mapped_column(ID)
     lease_until: Mapped[dt.datetime | None]
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     changed_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (Index("jobs_queue", "state", "not_before", "created_at"),)
 
@@ -259,32 +247,26 @@ class JournalHead(Table):
     __table_args__ = (CheckConstraint("id = 1"),)
 
 
-class Receipt(Table):
+class Receipt(Owned, Table):
     """What the hub has signed for a provider about one contract."""
 
     __tablename__ = "receipts"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     contract_id: Mapped[str] = mapped_column(ForeignKey("contracts.id"), unique=True)
     body: Mapped[dict[str, Any]]
     signature: Mapped[str] = mapped_column(String(128))
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
-class CashRecord(Table):
+class CashRecord(Owned, Table):
     """Money that comes in or goes out through a cashier; we hold none of it. `kind` is deposit, payout (of pay) or
     withdraw (of cash), `state` requested, done or refused."""
 
     __tablename__ = "cash_records"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     kind: Mapped[str] = mapped_column(String(10))
     state: Mapped[str] = mapped_column(String(10), default="requested")
     adapter: Mapped[str] = mapped_column(String(40))
     amount: Mapped[int]
     reference: Mapped[str] = mapped_column(NAME, default="")
     reason: Mapped[str] = mapped_column(String(1000), default="")
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     decided_at: Mapped[dt.datetime | None]
     __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout', 'withdraw')"))
 
@@ -301,29 +283,23 @@ class Answered(Table):
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
-class Webhook(Table):
+class Webhook(Owned, Table):
     """Where an organisation wants to be told; `secret` signs what is sent there."""
 
     __tablename__ = "webhooks"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     url: Mapped[str] = mapped_column(String(1000))
     secret: Mapped[str] = mapped_column(String(100))
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     removed_at: Mapped[dt.datetime | None]
 
 
-class Outgoing(Table):
-    """The outbox: what a webhook is yet to be told, written in the transaction that it tells of; and for some weeks
-    what it was told."""
+class Outgoing(Identified, Table):
+    """The outbox: events for webhooks, written in the transaction that they tell of and kept for some weeks."""
 
     __tablename__ = "outbox"
-    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"), index=True)
     event: Mapped[str] = mapped_column(String(40))
     body: Mapped[dict[str, Any]]
     attempts: Mapped[int] = mapped_column(default=0)
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     next_at: Mapped[dt.datetime] = mapped_column(default=now)
     delivered_at: Mapped[dt.datetime | None]
     given_up_at: Mapped[dt.datetime | None]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from databazaar.errors import BazaarError
 from databazaar.service.database.connection import Database
@@ -22,15 +20,24 @@ _LOCK = 0x62617A61  # one number for all hubs: two that upgrade at once queue
 _ONE_THREAD = threading.Lock()  # Alembic's operations are the process's
 
 
-def upgrade(database: Database, to: str = "head") -> str:
+def upgrade(database: Database) -> str:
     """Makes the tables or brings them up to date, all or nothing; the version that they are at then."""
-    _go(database, lambda revision, script: script._upgrade_revs(to, revision), to)
+    config, scripts = _scripts()
+    with (
+        _ONE_THREAD,
+        database.engine.begin() as connection,
+        EnvironmentContext(config, scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision)) as steps,
+    ):
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        steps.configure(connection=connection, target_metadata=Table.metadata)
+        try:
+            steps.run_migrations()
+        except CommandError as reason:
+            raise BazaarError(
+                f"the database cannot be brought to version head ({reason}): is it a newer databazaar's?"
+            ) from None
     return current(database) or ""
-
-
-def downgrade(database: Database, to: str = "base") -> None:
-    """Takes steps back. What only newer tables hold is lost."""
-    _go(database, lambda revision, script: script._downgrade_revs(to, revision), to)
 
 
 def current(database: Database) -> str | None:
@@ -71,27 +78,3 @@ def _scripts() -> tuple[Config, ScriptDirectory]:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     return config, ScriptDirectory.from_config(config)
-
-
-def _go(database: Database, steps: Callable[[Any, ScriptDirectory], Any], to: str) -> None:
-    config, scripts = _scripts()
-    with (
-        _ONE_THREAD,
-        database.engine.begin() as connection,
-        EnvironmentContext(
-            config, scripts, fn=lambda revision, _: steps(revision, scripts), destination_rev=to
-        ) as environment,
-    ):
-        _queue(connection)
-        environment.configure(connection=connection, target_metadata=Table.metadata)
-        try:
-            environment.run_migrations()
-        except CommandError as reason:
-            raise BazaarError(
-                f"the database cannot be brought to version {to} ({reason}): is it a newer databazaar's?"
-            ) from None
-
-
-def _queue(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

@@ -24,7 +24,7 @@ from databazaar.service.http.security_bodies import BoundedBodies
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
 from databazaar.service.hub import children
-from databazaar.service.notary.deeds import Notaries
+from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 
 DESCRIPTION = """A market that organisations operate. GET reads, POST does and DELETE deletes; amounts are whole numbers

@@ -12,7 +12,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
-from databazaar.service.notary.deeds import Notaries
+from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from databazaar.service import members
+from databazaar.service import credentials as tokens
 from databazaar.service.caller import Caller
 from databazaar.service.errors import DeniedError, UnknownCallerError
 from databazaar.service.http.context import InWeb, Web, web_of
@@ -60,7 +60,7 @@ def credentials_of(request: HTTPConnection) -> Credentials | None:
 
 def look_up(web: Web, credentials: Credentials) -> Caller:
     with web.database.read() as session:
-        return members.caller_of(session, credentials.secret, credentials.kind)
+        return tokens.caller_of(session, credentials.secret, credentials.kind)
 
 
 async def caller_of(request: Request, web: InWeb, _: Annotated[object, Depends(bearer)] = None) -> Caller:

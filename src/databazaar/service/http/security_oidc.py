@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from databazaar.errors import BazaarError
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import InWeb
 from databazaar.service.http.security_callers import begin_session
@@ -157,7 +157,7 @@ def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> 
     with _told_as_refusal():
         email = request.app.state.oidc.email(attempt, code)
     with web.database.begin() as session:
-        signed = members.sign_in_vouched(session, email)
+        signed = credentials.sign_in_vouched(session, email)
     response = RedirectResponse("/", 303)
     begin_session(response, web.settings, signed.session_secret)
     response.delete_cookie(_cookie(web.settings), httponly=True, secure=web.settings.secure, samesite="lax")

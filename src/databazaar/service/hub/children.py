@@ -23,9 +23,9 @@ LOADED = [
     "databazaar.reports.written",
     "databazaar.runs.closing",
     "databazaar.service.hub.runner",
-    "databazaar.service.hub.settler",
-    "databazaar.service.jobs.fitting",
-    "databazaar.service.notary.answering",
+    "databazaar.service.hub.settlement",
+    "databazaar.service.jobs.submission",
+    "databazaar.service.notary.responder",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "pyarrow.parquet",
@@ -117,8 +117,7 @@ class Children:
         return [child for child in self._alive.values() if time.monotonic() - child.since > seconds]
 
     def kill(self, *jobs: str) -> list[str]:
-        """Ends those of these jobs, or all, at once and wherever they are: whatever they do can be done again. The jobs
-        that they were for."""
+        """Ends the processes of these jobs, or all, at once: their work can be done again. Returns the jobs."""
         ended = list(jobs) or self.jobs
         for child in [self._alive[job_id] for job_id in ended]:
             child.process.kill()

@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, and_, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Job
-from databazaar.service.jobs import expected_wait
+from databazaar.service.database.tables import Job, JobEvent
+from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
-__all__ = ["expected_wait", "hosted", "is_due", "next_queued", "who_makes_room"]
+RECENT = 20
+
+
+def expected_wait(session: Session, settings: Settings) -> float | None:
+    """Seconds: zero where a runner is free, None where jobs wait and none has ever ended."""
+    busy = select(func.count()).where(Job.mode == "hosted", Job.state.in_((JobState.QUEUED, JobState.RUNNING)))
+    before, runners = session.scalar(busy) or 0, max(1, settings.runners)  # who has none shows another hub's queue
+    if before < runners:
+        return 0.0
+    begun, ended = aliased(JobEvent), aliased(JobEvent)
+    pairs = (
+        select(func.min(begun.at), func.max(ended.at))
+        .join(ended, (ended.job_id == begun.job_id) & (ended.state == JobState.SETTLING))
+        .where(begun.state == JobState.RUNNING)
+        .group_by(begun.job_id)
+        .order_by(func.max(ended.at).desc())
+        .limit(RECENT)
+    )
+    taken = [(end - start).total_seconds() for start, end in session.execute(pairs)]
+    if not taken:
+        return None
+    return sum(taken) / len(taken) * (before - runners + 1) / runners
 
 
 def hosted(state: JobState) -> ColumnElement[bool]:
@@ -27,11 +48,8 @@ def is_due() -> ColumnElement[bool]:
 
 
 def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
-    """The job to start next, held until the transaction ends: of the consumer with the fewest that are running, and of
-    those the one whose turn is longest ago; of its jobs the oldest.
-
-    `last_begun` numbers consumers by when a job of theirs was last started.
-    """
+    """The job to start next, locked: of the consumer with the fewest running, then of the one that waited longest, the
+    oldest. `last_begun` numbers consumers by when a job of theirs was last started."""
     running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
     waiting = select(Job.id, Job.organisation_id).where(is_due()).order_by(Job.created_at, Job.id)
     first: dict[str, str] = {}

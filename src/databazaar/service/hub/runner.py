@@ -11,11 +11,13 @@ does not trust a process that has run the job's work.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+import tomllib
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -23,14 +25,14 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from databazaar.canonical import canonical
+from databazaar.codes import Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
 from databazaar.learning.asked_rows import refuse_small_table
-from databazaar.service.hub.folders import FAILURE, LOCK, LOG, without_places
-from databazaar.service.hub.page import write_page
-from databazaar.service.hub.telling import Teller
-from databazaar.service.jobs.folder import MARKET
-from databazaar.service.jobs.stopping import STOP
+from databazaar.service.hub.folder import FAILURE, LOCK, LOG, MARKET, without_places, write_page
+from databazaar.service.hub.progress import ProgressLog
+from databazaar.service.jobs.funding import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -88,33 +90,43 @@ def attempt(settings: Settings, job_id: str, played: Callable[[], None] | None =
     try:
         play(folder, settings.run_folder(job_id), job_id, played)
     except BazaarError as refused:
-        reason, code = str(refused), refused.exit_code
+        print(refused, file=sys.stderr, flush=True)  # noqa: T201
+        why, code = _told(settings, job_id, refused), refused.exit_code
     except Exception as failed:
         traceback.print_exc()
-        reason = f"the runner failed ({type(failed).__name__}): the operator finds the cause in the job's log"
-        code = OUR_FAULT
+        why, code = Code.of("runner-failed", error=type(failed).__name__), OUR_FAULT
     else:
         (folder / FAILURE).unlink(missing_ok=True)
         return 0
-    print(reason, file=sys.stderr, flush=True)  # noqa: T201
     with suppress(BazaarError):  # a full disk, say
-        write_whole(folder / FAILURE, without_places(settings, job_id, reason).encode(), mode=0o600)
+        write_whole(folder / FAILURE, canonical(why.body()).encode(), mode=0o600)
     return code
 
 
-def why_failed(settings: Settings, job_id: str, code: int) -> str:
-    """Why a runner has ended with that code, in one sentence."""
+def _told(settings: Settings, job_id: str, refused: BazaarError) -> Code:
+    """Why a run failed, as its consumer may read it. Of a fault in a provider's table it learns whose table it is, and
+    no more: the sentence may show a value of it."""
+    said = str(refused)
+    with suppress(OSError, ValueError, KeyError):
+        market = tomllib.loads((settings.job_folder(job_id) / MARKET).read_text())
+        for provider in (str(one["id"]) for one in market["providers"]):
+            if f"provider {provider!r}: " in said:
+                return Code.of("table-does-not-fit", provider=provider)
+    return Code.of("own-words", text=without_places(settings, job_id, said)[:800])
+
+
+def why_failed(settings: Settings, job_id: str, code: int) -> Code:
+    """Why a runner has ended with that code."""
     if code < 0:
-        return f"its runner was killed by signal {-code}, as for want of memory"
+        return Code.of("runner-killed", signal=-code)
     try:
-        return (settings.job_folder(job_id) / FAILURE).read_text(encoding="utf-8", errors="replace")[:800]
-    except OSError:
-        return f"its runner ended with {code}"
+        return Code.read(json.loads((settings.job_folder(job_id) / FAILURE).read_bytes()))
+    except (OSError, ValueError):
+        return Code.of("runner-ended", exit=code)
 
 
 def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
-    """Plays the job's market.toml from its start, or its run from where that stands: as `bazaar run` and `bazaar
-    resume` do."""
+    """Plays the job's market.toml from its start, or continues its run, as `bazaar run` does."""
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.playing import begun, is_over, resumed
     from databazaar.runs.folder import RunFolder
@@ -124,7 +136,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
     if not run_folder.exists():
         job = market_job(job_folder / MARKET, profiled=True)
         _refuse_few_labels(job)
-        with begun(job, run_folder, job_id) as playing, closing(Teller(job_folder)) as teller:
+        with begun(job, run_folder, job_id) as playing, closing(ProgressLog(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP, played)
             folder = playing.folder
     else:
@@ -142,21 +154,20 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
 
 
 def _refuse_few_labels(job: Job) -> None:
-    """Rows without a known target are in no answer: those of an offer with a target that few of them have are too few,
-    which is known once its table is read."""
+    """Refuses tables with too few known targets, which is known only once they are read."""
     for provider in job.providers:
         if provider.data is not None:
             refuse_small_table(len(provider.dataset[1]), f"provider {provider.id!r}: its table")
 
 
-def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:
+def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> ProgressLog:
     so_far = folder.replay() if begun else None
     if so_far is not None and not so_far.ok:
         raise LedgerError(f"the ledger of this run does not hold: {so_far.message}")
-    return Teller(job_folder, so_far)
+    return ProgressLog(job_folder, so_far)
 
 
-def _finish(playing: Playing, teller: Teller, stop: Path, played: Callable[[], None] | None) -> None:
+def _finish(playing: Playing, teller: ProgressLog, stop: Path, played: Callable[[], None] | None) -> None:
     from databazaar.runs.closing import close_run
 
     def tell(progress: Progress) -> None:

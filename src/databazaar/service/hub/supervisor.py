@@ -27,16 +27,14 @@ from databazaar.service import home
 from databazaar.service.database.columns import new_id, now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
-from databazaar.service.hub import progress, runner, settler
-from databazaar.service.hub.alone import Alone, TakenError
-from databazaar.service.hub.begun import HELD, has_begun
+from databazaar.service.hub import progress, runner, settlement
 from databazaar.service.hub.children import Child, Children, wait_for
-from databazaar.service.hub.folders import without_places
+from databazaar.service.hub.folder import HELD, has_begun, without_places, write_market
+from databazaar.service.hub.lock import HubLock, HubLockedError
 from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_room
 from databazaar.service.hub.sweeper import Sweeper
-from databazaar.service.jobs import write_market
-from databazaar.service.jobs.stopping import STOP
-from databazaar.service.lives import enter, locked_job, noted, stays
+from databazaar.service.jobs.funding import STOP
+from databazaar.service.lifecycle import enter, locked_job, noted, stays
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
@@ -64,9 +62,9 @@ class Supervisor:
         self.settings, self.database = settings, database
         self.id = new_id()
         self._runners = Children("runner", settings, runner.run)
-        self._settlers = Children("settler", settings, settler.run)
+        self._settlers = Children("settler", settings, settlement.run)
         self._sweeper = Sweeper(settings, database)
-        self._alone: Alone | None = None
+        self._alone: HubLock | None = None
         self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
         self._stopping = threading.Event()
         self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -86,9 +84,8 @@ class Supervisor:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begins to work, in a thread. Where another hub works here, or the home is not the database's, nothing
-        begins."""
-        self._alone = Alone(self.settings, self.database)
+        """Begins to work in a thread, unless another hub works here or the home is not the database's."""
+        self._alone = HubLock(self.settings, self.database)
         try:
             home.bind(self.settings, self.database)
         except BaseException:
@@ -120,7 +117,7 @@ class Supervisor:
             except SQLAlchemyError as error:
                 log.warning("the database does not answer, and is asked again: %s", type(error).__name__)
                 self._stopping.wait(TICK)
-            except TakenError as refused:
+            except HubLockedError as refused:
                 log.error("this hub runs no more jobs: %s", refused)
                 break
             except Exception:
@@ -171,8 +168,7 @@ class Supervisor:
             self._renewed = time.monotonic()
 
     def _end_stopped(self, jobs: list[str]) -> None:
-        """A runner whose job is stopped is told to end after its round, and ended where it does not within
-        `stop_grace`: what its ledger holds by then is settled."""
+        """Tells runners of stopped jobs to end after their round, and ends those that take longer than `stop_grace`."""
         moment = time.monotonic()
         self._stopped = {job_id: self._stopped.get(job_id, moment) for job_id in jobs}
         for job_id, since in self._stopped.items():
@@ -265,7 +261,7 @@ class Supervisor:
                 enter(session, job, JobState.SETTLING)
                 return
             progressed = progress.played(self.settings, job.id) > child.rounds
-            self._later(session, job, runner.why_failed(self.settings, job.id, code), progressed)
+            self._later(session, job, str(runner.why_failed(self.settings, job.id, code)), progressed)
             log.warning("the runner of job %s ended with %d: it is %s", job.id, code, job.state)
 
     def _later(self, session: Session, job: Job, why: str, progressed: bool) -> None:

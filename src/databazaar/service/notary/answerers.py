@@ -5,18 +5,66 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from databazaar.codes import Code
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.errors import ConflictError, InvalidError, TooManyError
 from databazaar.service.hub.children import start
-from databazaar.service.notary.turns import Turns
+
+MOST_WAITING, MOST_OF_ONE = 16, 2
+"""Who waits keeps a thread of the hub: so not many do, and of one consumer fewer still. The others ask again."""
+FULL = "the hub answers as many questions at once as it can: ask again in a second"
+
+
+class FairQueue:
+    """For all threads of a process. `patience` is for how many seconds one waits."""
+
+    def __init__(self, most: int, patience: float) -> None:
+        self._most, self._patience = most, patience
+        self._changed = threading.Condition()
+        self._busy = 0
+        self._numbers = count(1)
+        self._waiting: dict[int, str] = {}
+        self._served: dict[str, int] = {}
+
+    @contextmanager
+    def turn(self, consumer: str) -> Iterator[None]:
+        """Waits until it is this consumer's turn, and has it until the end."""
+        with self._changed:
+            self._wait(consumer)
+            self._busy += 1
+            self._served[consumer] = next(self._numbers)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+
+    def _wait(self, consumer: str) -> None:
+        of_one = Counter(self._waiting.values())[consumer]
+        if len(self._waiting) >= MOST_WAITING or of_one >= MOST_OF_ONE:
+            raise TooManyError(FULL)
+        mine = next(self._numbers)
+        self._waiting[mine] = consumer
+        try:
+            if not self._changed.wait_for(lambda: self._busy < self._most and self._next() == mine, self._patience):
+                raise TooManyError(FULL)
+        finally:
+            del self._waiting[mine]
+            self._changed.notify_all()  # the next one may be let in too
+
+    def _next(self) -> int:
+        """Of those who wait, one of the consumer that was served the longest time ago; of these the first."""
+        return min(self._waiting, key=lambda one: (self._served.get(self._waiting[one], 0), one))
+
 
 STARTS_WITHIN, GRACE, PATIENCE = 120.0, 330.0, 10.0
 """Seconds for a process to load what it needs; for an answer, of which the process gives up after 300 itself; and until
@@ -95,12 +143,11 @@ class Answerer:
 
 
 class Answerers:
-    """At most `most` processes; the one that has been idle for the longest makes room for another job's. Where all are
-    busy, consumers have them by turns."""
+    """At most `most` processes, shared by consumers in turns; the longest idle one makes room for another job's."""
 
     def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
         self._most, self._max_bytes = most, max_bytes
-        self._turns = Turns(most, patience)
+        self._turns = FairQueue(most, patience)
         self._idle: OrderedDict[str, Answerer] = OrderedDict()
         self._busy = 0
         self._lock = threading.Lock()
@@ -151,6 +198,6 @@ class Answerers:
 
 def answer_on(there: socket.socket, folder: Path) -> None:
     """What such a process does; it has all that it imports already."""
-    from databazaar.service.notary.answering import main
+    from databazaar.service.notary.responder import main
 
     main(there, folder)

@@ -1,29 +1,124 @@
 """A run whose arbiter is its consumer's own: the hub checks every entry, and keeps it before it answers.
 
 The ledger here ends in its opening, in a round that is reserved in full, or in the close: consumers send what their own
-ledgers write in one step. So whatever happens, there is one round under way at the most, and `Handed` knows what was
-passed on in it.
+ledgers write in one step. So there is one round under way at the most, and `RoundReplies` knows its answers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from databazaar.codes import SET_ASIDE, Code
-from databazaar.errors import LedgerError
-from databazaar.ledger import Due, Entry, Notary, Snapshot
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.federation.bundles import decode_bundle, encode_bundle
+from databazaar.files import read_plain, write_whole
+from databazaar.ledger import Due, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.hub.telling import Teller
-from databazaar.service.notary.handed import Handed
-from databazaar.service.notary.parting import close_for
-from databazaar.service.notary.tally import Tally
+from databazaar.service.hub.progress import ProgressLog
 from databazaar.vectors import pack
+
+REPLIES = "replies.bin"
+LARGEST = 8 * 2**30
+
+
+@dataclass(frozen=True)
+class RoundReplies:
+    """`answers` are the valid replies of a round, as they were passed on, and `failures` why others have none, by the
+    ledger's codes. `question` is the hash of the one question that the round asks; empty where none was asked yet."""
+
+    round: int = -1
+    question: str = ""
+    answers: dict[str, bytes] = field(default_factory=dict)
+    failures: dict[str, Code] = field(default_factory=dict)
+
+    def of_round(self, round: int) -> RoundReplies:
+        """What was passed on in this round."""
+        return self if self.round == round else RoundReplies(round)
+
+    def with_answers(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> RoundReplies:
+        """With these too; who has given a valid answer once has given it."""
+        answers = {**answers, **self.answers}
+        failures = {who: why for who, why in {**self.failures, **failures}.items() if who not in answers}
+        return replace(self, question=question, answers=answers, failures=failures)
+
+    def keep(self, folder: Path) -> None:
+        """For good, before anybody gets an answer."""
+        failures = {who: code.body() for who, code in self.failures.items()}
+        header = {"round": self.round, "question": self.question, "failures": failures}
+        write_whole(folder / REPLIES, encode_bundle(header, self.answers), 0o600)
+
+    @classmethod
+    def kept(cls, folder: Path) -> RoundReplies:
+        try:
+            header, answers = decode_bundle(read_plain(folder / REPLIES, most=LARGEST))
+            failures = {who: Code.read(body) for who, body in header["failures"].items()}
+            return cls(header["round"], header["question"], answers, failures)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, KeyError):
+            raise BazaarError(f"{folder / REPLIES} cannot be read: put the old file back") from None
+
+
+GONE = Code("arbiter-gone")
+"""Why somebody who was drawn, and never asked, is not paid."""
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The last model that the consumer has reported."""
+
+    round: int
+    model_hash: str
+    utility: float
+    loss: float | None
+    state: NDArray[Any]
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.round, pack({"sampler": self.state}), b"")
+
+
+def close_for(store: SqlStore, notary: Notary, replies: RoundReplies) -> None:
+    """Writes the rest of the run. A crash leaves a ledger that ends in a reserved round, and can be closed again."""
+    audit = notary.audit
+    assert audit.terms is not None and audit.state is not None and audit.model is not None
+    rules, state = RuleBook.of(audit.terms), audit.state
+    ledger = Ledger(rules, store)
+    utility, loss = (0.0, None) if audit.scores is None else audit.scores.ended
+    standing = _Standing(audit.rounds, audit.model, utility, loss, state)
+    if replies.answers:
+        standing = _settle(rules, ledger, replies, standing)
+        stopped = rules.stopped(ledger.book)
+        if stopped is not None:
+            ledger.close(stopped, standing)
+            return
+        ledger.reserve(standing.round, rules.draw(standing.state, ledger.book))
+    ledger.close_for_consumer(standing.model_hash, standing.utility, standing.loss)
+
+
+def _settle(rules: RuleBook, ledger: Ledger, replies: RoundReplies, standing: _Standing) -> _Standing:
+    """Posts every valid answer of the round under way, and voids the others."""
+    drawn = rules.draw(standing.state, ledger.book)
+    ids = rules.terms.roster.ids
+    asked = [ids[i] for i in drawn.draws.tolist()]
+    gains = [0.0 if who in replies.answers else None for who in asked]
+    failures = [None if who in replies.answers else replies.failures.get(who, GONE) for who in asked]
+    probabilities = drawn.probabilities.tolist()
+    settled = rules.settle(standing.state, drawn, gains, probabilities)
+    after = _Standing(standing.round + 1, standing.model_hash, standing.utility, standing.loss, settled.state)
+    reached = standing.utility, standing.loss
+    result = Settlement(gains, failures, probabilities, settled.paid, *reached, *reached)
+    ledger.settle(standing.round, drawn, result, after)
+    return after
+
 
 OWN = {"arbiter": "own"}
 """What run.json says of such a run, whose models are nowhere at the hub."""
@@ -42,7 +137,7 @@ class NotarisedRun:
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
         self._place = path.parent
-        self._teller: Teller | None = None
+        self._log: ProgressLog | None = None
         self.store: SqlStore = self.folder.store()
         try:
             self._read()
@@ -61,37 +156,23 @@ class NotarisedRun:
         self.notary = Notary()
         self._hashes: deque[str] = deque(maxlen=REMEMBERED)
         self._failing: Counter[str] = Counter()
-        self._tally = Tally()
-        lines = []
-        for entry in self.store.entries():
-            self.notary.take(entry)
-            lines += self._note(entry)
-        self._tell(lines, anew=True)
-        handed = Handed.kept(self._place)
-        self.handed = handed.of_round(self.notary.audit.rounds)
+        self._close_log()
+        self._log = ProgressLog(self._place)
+        for line in _taken(self.notary, map(self._noted, self.store.entries())):
+            self._log.add(line)
+        self.replies = RoundReplies.kept(self._place).of_round(self.notary.audit.rounds)
 
-    def _tell(self, lines: Sequence[dict[str, Any]], anew: bool = False) -> None:
-        """What the job's page shows of a round, once it is kept."""
-        if anew:
-            self._forget_teller()
-            self._teller = Teller(self._place)
-        for line in lines:
-            assert self._teller is not None
-            self._teller.add(line)
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
-    def _forget_teller(self) -> None:
-        if self._teller is not None:
-            self._teller.close()
-            self._teller = None
-
-    def _note(self, entry: Entry) -> list[dict[str, Any]]:
-        """Remembers what matters of an entry; and what is told of it, where it ends a round."""
+    def _noted(self, entry: Entry) -> Entry:
+        """Remembers what matters of an entry."""
         self._hashes.append(entry.hash)
-        if entry.kind == "post":
-            self._failing.pop(entry.provider or "", None)
-        elif entry.kind == "void":
-            self._failing[entry.provider or ""] += 1
-        return self._tally.note(entry)
+        if entry.settles:
+            self._failing[entry.provider or ""] = 0 if entry.posts else self._failing[entry.provider or ""] + 1
+        return entry
 
     @property
     def entries(self) -> int:
@@ -117,7 +198,7 @@ class NotarisedRun:
             return 0
         self._refuse_other_accesses(new)
         try:
-            ahead = self.notary.after(new)
+            lines = list(_taken(ahead := self.notary.after(()), new))
         except LedgerError as refused:
             raise InvalidError(f"the hub refuses what does not follow: {refused}") from None
         audit = ahead.audit
@@ -132,8 +213,12 @@ class NotarisedRun:
         self.store.append(new, state)
         if not self.entries:
             self.folder.note_begun(audit.opening)
-        self.notary, self.handed = ahead, self.handed.of_round(audit.rounds)
-        self._tell([line for entry in new for line in self._note(entry)])
+        self.notary, self.replies = ahead, self.replies.of_round(audit.rounds)
+        for entry in new:
+            self._noted(entry)
+        assert self._log is not None
+        for line in lines:
+            self._log.add(line)
         return len(new)
 
     def _new(self, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -157,28 +242,28 @@ class NotarisedRun:
         """Whom the hub has passed a valid answer on from is paid; whom it has not, is not."""
         failing = Counter(self._failing)
         for entry in entries:
-            who, handed = entry.provider or "", self.handed.of_round(entry.round if entry.round is not None else -1)
-            if entry.kind == "post":
-                if who not in handed.answers:
+            who, replies = entry.provider or "", self.replies.of_round(entry.round if entry.round is not None else -1)
+            if entry.posts:
+                if who not in replies.answers:
                     raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}, or did not answer: it is not paid")
-                failing.pop(who, None)
-            elif entry.kind == "void":
-                self._refuse_other_void(entry, who, handed, failing[who])
+                failing[who] = 0
+            elif entry.settles:
+                self._refuse_other_void(entry, who, replies, failing[who])
                 failing[who] += 1
 
     @staticmethod
-    def _refuse_other_void(entry: Entry, who: str, handed: Handed, failing: int) -> None:
-        if who in handed.answers or (entry.body == NOT_SETTLED and handed.answers):
+    def _refuse_other_void(entry: Entry, who: str, replies: RoundReplies, failing: int) -> None:
+        if who in replies.answers or (entry.body == NOT_SETTLED and replies.answers):
             raise InvalidError(
-                f"{entry}: {', '.join(sorted(handed.answers))} gave valid updates in this round, which are paid: "
+                f"{entry}: {', '.join(sorted(replies.answers))} gave valid updates in this round, which are paid: "
                 "report the round, or stop the job, and the hub settles it"
             )
         if entry.body == NOT_SETTLED:
             return
         reason = entry.reason
-        if who in handed.failures:
-            if reason != handed.failures[who]:
-                raise InvalidError(f"{entry}: {who} failed because of {handed.failures[who].body()}: say so")
+        if who in replies.failures:
+            if reason != replies.failures[who]:
+                raise InvalidError(f"{entry}: {who} failed because of {replies.failures[who].body()}: say so")
         elif reason != SET_ASIDE or failing < TOLERATED:
             raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}: ask it, then say what came of it")
 
@@ -190,27 +275,42 @@ class NotarisedRun:
         others = [name for name in names if name not in due.asked]
         if others:
             raise InvalidError(f"{others[0]} is not drawn in round {due.round}: ask {', '.join(due.asked)} alone")
-        if self.handed.question not in ("", question):
+        if self.replies.question not in ("", question):
             raise ConflictError(
                 f"round {due.round} was asked already with other parameters: one question is all that a round buys"
             )
 
-    def hand_out(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> None:
+    def pass_on(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> None:
         """Remembers what is about to be passed on."""
-        self.handed = self.handed.with_answers(question, answers, failures)
-        self.handed.keep(self._place)
+        self.replies = self.replies.with_answers(question, answers, failures)
+        self.replies.keep(self._place)
 
     def close(self) -> bool:
         """Ends the run for a consumer who has had enough of it, or has gone: whoever gave a valid answer is paid.
         False where no round is settled and none will be: nobody is paid then, and there is nothing to close."""
-        if not self.closed and self.entries and (self.notary.audit.rounds or self.handed.answers):
-            close_for(self.store, self.notary, self.handed)
+        if not self.closed and self.entries and (self.notary.audit.rounds or self.replies.answers):
+            close_for(self.store, self.notary, self.replies)
             self._read()
         return self.closed
 
     def dispose(self) -> None:
-        self._forget_teller()
+        self._close_log()
         self.folder.dispose()
+
+
+def _taken(notary: Notary, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+    """Lets the notary take entries; what the progress log says of each round that they end."""
+    audit = notary.audit
+    before = {} if audit.book is None else dict(audit.book.pay)
+    for entry in entries:
+        notary.take(entry)
+        audit = notary.audit
+        if entry.ends_round and audit.book is not None and audit.scores is not None:
+            book, (utility, loss) = audit.book, audit.scores.ended
+            told = {"round": audit.rounds, "spent": book.spent, "asked": book.asked, "budget": book.budget}
+            paid = [who for who, pay in book.pay.items() if pay > before.get(who, 0)]
+            yield {**told, "utility": utility, "loss": loss, "paid": paid, "flagged": []}
+            before = dict(book.pay)
 
 
 def is_notarised(folder: RunFolder) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import zipfile
@@ -22,7 +20,8 @@ from databazaar.service import jobs
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError, MissingError, TooManyError
 from databazaar.service.http.api.calls import Asking, Call
-from databazaar.service.hub import page
+from databazaar.service.hub import children
+from databazaar.service.hub.folder import write_page_in
 from databazaar.service.states import OVER, JobState
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -115,11 +114,14 @@ def _write_pages(folder: Path) -> None:
     """In a process of its own, and one at a time: figures take memory. Nobody waits for another's."""
     if not _drawing.acquire(blocking=False):
         raise TooManyError("the hub is drawing another report: try again in a minute")
-    command = [sys.executable, "-m", page.__name__, str(folder)]
     try:
-        subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        raise ConflictError("the report takes too long to draw: ask the operator for it") from None
+        process = children.start(write_page_in, (folder,), f"report-{folder.parent.name}")
+        process.join(PATIENCE)
+        late = process.is_alive()
+        process.kill()
+        process.join()
+        if late:
+            raise ConflictError("the report takes too long to draw: ask the operator for it")
     finally:
         _drawing.release()
 

@@ -12,11 +12,10 @@ from pydantic import BaseModel, Field
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
 from databazaar.service import journal
+from databazaar.service import receipts as signing
 from databazaar.service.http.api.calls import Asking
 from databazaar.service.http.api.shapes import After, Limit, Page, paged
 from databazaar.service.http.context import InWeb
-from databazaar.service.journal import keys
-from databazaar.service.journal import receipts as signing
 
 router = APIRouter(prefix="/v1", tags=["journal"])
 Before = Annotated[int | None, Query(ge=0, description="The `next` of the page before.")]
@@ -113,4 +112,4 @@ def receipts(
 @router.get("/key", response_model=PublicKey)
 def public_key(web: InWeb) -> PublicKey:
     """The hub's public key, and those that it had before. Anybody may ask for them."""
-    return PublicKey.model_validate(keys.published(web.settings))
+    return PublicKey.model_validate(signing.published(web.settings))

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
-from databazaar.service import members
+from databazaar.service import credentials, members
 from databazaar.service.caller import Scope
 from databazaar.service.http.api.calls import Asking, Call, Doing
 from databazaar.service.http.api.shapes import After, Asked, Limit, Name, Page, paged
@@ -139,7 +139,7 @@ def issue_link(person_id: str, call: Doing) -> Response:
     """A new one-time link for somebody; earlier ones of theirs hold no longer. It takes a person who has signed in."""
     return call.do(
         LinkShown,
-        lambda session: LinkShown(link=link_of(call, members.issue_link(session, call.caller, person_id))),
+        lambda session: LinkShown(link=link_of(call, credentials.issue_link(session, call.caller, person_id))),
         201,
         secret=True,
     )
@@ -155,7 +155,7 @@ def disable_person(person_id: str, call: Doing) -> Response:
 def tokens(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Token]:
     """The organisation's API tokens; never their secrets."""
     with call.read() as session:
-        found = members.tokens(session, call.caller)
+        found = credentials.tokens(session, call.caller)
         return paged(shapes.Token, found, after, limit)
 
 
@@ -164,7 +164,7 @@ def issue_token(asked: IssueToken, call: Doing) -> Response:
     """A new API token. Only a person who has signed in may issue one."""
 
     def deed(session: Session) -> shapes.IssuedToken:
-        token, secret = members.issue_token(session, call.caller, **asked.model_dump())
+        token, secret = credentials.issue_token(session, call.caller, **asked.model_dump())
         return shapes.IssuedToken(token=from_row(shapes.Token, token), secret=secret)
 
     return call.do(shapes.IssuedToken, deed, 201, secret=True)
@@ -173,7 +173,7 @@ def issue_token(asked: IssueToken, call: Doing) -> Response:
 @router.post("/tokens/{token_id}/revoke", response_model=shapes.Token)
 def revoke_token(token_id: str, call: Doing) -> Response:
     """Ends a token at once."""
-    return call.do(shapes.Token, lambda session: members.revoke_token(session, call.caller, token_id))
+    return call.do(shapes.Token, lambda session: credentials.revoke_token(session, call.caller, token_id))
 
 
 def _invitation(call: Call, made: members.Invitation) -> shapes.Invitation:

@@ -17,8 +17,8 @@ from databazaar.service.errors import ServiceError
 from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.http.api.shapes import Asked
 from databazaar.service.http.security_bodies import takes_messages
-from databazaar.service.notary.deeds import Notaries
-from databazaar.service.notary.lines import Line, entries_of
+from databazaar.service.notary.commands import Notaries
+from databazaar.service.notary.entries import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
 
 router = APIRouter(prefix="/v1", tags=["own arbiter"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from databazaar.client import shapes
-from databazaar.service import queues
+from databazaar.service import contracts
 from databazaar.service.http.api.calls import Asking
 from databazaar.service.http.api.shapes import After, Limit, Page, paged
 
@@ -16,5 +16,5 @@ router = APIRouter(prefix="/v1", tags=["offers"])
 def offer_queues(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Queue]:
     """The queues of a provider's own offers; of all for the operator."""
     with call.read() as session:
-        found = queues.queues(session, call.caller)
+        found = contracts.queues(session, call.caller)
         return paged(shapes.Queue, found, after, limit, "offer_id")

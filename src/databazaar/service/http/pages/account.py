@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from databazaar.service import members
+from databazaar.service import credentials, members
 from databazaar.service.caller import SCOPES
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
@@ -27,7 +27,7 @@ def account_page(visit: Visiting) -> Response:
 
 def _page(visit: Visit, form: Form, colleague: Form, status: int = 200) -> Response:
     with visit.read() as session:
-        tokens = members.tokens(session, visit.caller)
+        tokens = credentials.tokens(session, visit.caller)
         people = members.people(session, visit.caller)
     scopes = [(scope, scope, MEANINGS[scope]) for scope in SCOPES if scope in visit.caller.scopes]
     given = {"form": form, "colleague": colleague, "tokens": tokens, "scopes": scopes, "people": people}
@@ -66,7 +66,7 @@ def issue_token(visit: Visiting, posted: Posted) -> Response:
     with form.trying(label="label", scopes="scope"):
         if not form.faulty:
             with visit.begin() as session:
-                _, secret = members.issue_token(session, visit.caller, label=label, scopes=scopes, days=int(days))
+                _, secret = credentials.issue_token(session, visit.caller, label=label, scopes=scopes, days=int(days))
     if form.faulty:
         return _page(visit, form, Form(), 422)
     return visit.see("/account", f"The token “{label}” is issued.", secret=secret)
@@ -75,5 +75,5 @@ def issue_token(visit: Visiting, posted: Posted) -> Response:
 @router.post("/account/tokens/{token_id}/revoke")
 def revoke_token(visit: Visiting, _: Posted, token_id: str) -> Response:
     with visit.begin() as session:
-        token = members.revoke_token(session, visit.caller, token_id)
+        token = credentials.revoke_token(session, visit.caller, token_id)
     return visit.see("/account", f"The token “{token.label}” holds no longer.")

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Response
 
 from databazaar.service import files
 from databazaar.service.errors import DeniedError
-from databazaar.service.files.sweeping import ABANDONED
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
+from databazaar.service.hub.sweeper import ABANDONED
 
 router = APIRouter(include_in_schema=False, prefix="/files")
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

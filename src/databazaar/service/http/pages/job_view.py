@@ -17,8 +17,8 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Visit
 from databazaar.service.hub import progress
-from databazaar.service.hub.begun import HELD
-from databazaar.service.hub.settling import UNSOUND
+from databazaar.service.hub.folder import HELD
+from databazaar.service.hub.settlement import UNSOUND
 from databazaar.service.states import OVER, ContractState, JobState
 
 STEPS = (

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Response
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from databazaar.service import jobs, journal, members
+from databazaar.service import credentials, jobs, journal, members
 from databazaar.service.caller import Caller
+from databazaar.service.contracts import queues as queues_of
 from databazaar.service.database.tables import (
     Account,
     CashRecord,
@@ -23,8 +24,7 @@ from databazaar.service.database.tables import (
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.job_view import stuck, told_of
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
-from databazaar.service.hub.settling import refund_unsound
-from databazaar.service.queues import queues as queues_of
+from databazaar.service.hub.settlement import refund_unsound
 from databazaar.service.states import ContractState, JobState
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
@@ -151,7 +151,7 @@ def _shown_link(visit: Visit, words: str, secret: str) -> Response:
 def new_link(visit: Visiting, _: Posted, person_id: str) -> Response:
     visit.caller.require_operator()
     with visit.begin() as session:
-        secret = members.issue_link(session, visit.caller, person_id)
+        secret = credentials.issue_link(session, visit.caller, person_id)
         email = session.get_one(Person, person_id).email
     return _shown_link(visit, f"A new one-time link for {email}; earlier ones hold no longer.", secret)
 

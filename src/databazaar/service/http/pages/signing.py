@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.database.tables import Person
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.pages.forms import Form
@@ -34,10 +34,10 @@ def sign_in(visit: Stranger, posted: PostedByAnybody) -> Response:
     visit.web.limits.sign_in(visit.request, email, browser)
     try:
         with visit.read() as session:
-            kept = members.kept_password(session, email)
-        members.check_password(kept, password)
+            kept = credentials.kept_password(session, email)
+        credentials.check_password(kept, password)
         with visit.begin() as session:
-            signed = members.sign_in(session, email, password, kept)
+            signed = credentials.sign_in(session, email, password, kept)
     except UnknownCallerError as error:
         form.fault = str(error)
         return _sign_in_page(visit, form, 401)
@@ -62,7 +62,7 @@ def join(visit: Stranger, posted: PostedByAnybody) -> Response:
         visit.web.limits.sign_in(visit.request)
         try:
             with visit.begin() as session:
-                signed = members.redeem_link(session, secret)
+                signed = credentials.redeem_link(session, secret)
                 person = session.get_one(Person, signed.caller.person_id)
         except UnknownCallerError as error:
             form.blame("secret", str(error))
@@ -87,7 +87,7 @@ def set_password(visit: Visiting, posted: Posted) -> Response:
     with form.trying(**{"password": "password"}):
         if not form.faulty:
             with visit.begin() as session:
-                members.set_password(session, visit.caller, form.text("password"))
+                credentials.set_password(session, visit.caller, form.text("password"))
     if form.faulty:
         return visit.render("password", "Set your password", 422, form=form)
     return visit.see("/", "Your password is set.")
@@ -96,7 +96,7 @@ def set_password(visit: Visiting, posted: Posted) -> Response:
 @router.post("/sign-out")
 def sign_out(visit: Visiting, _: Posted) -> Response:
     with visit.begin() as session:
-        members.sign_out(session, visit.caller)
+        credentials.sign_out(session, visit.caller)
     response = visit.see("/sign-in", "You have signed out.", kind="info")
     end_session(response, visit.settings)
     return response

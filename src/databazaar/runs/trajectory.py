@@ -1,0 +1,148 @@
+"""How a run went, round by round: everybody's chance, price and share of the money, and who could be asked at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.roster import Purse
+
+if TYPE_CHECKING:
+    from databazaar.runs.report import Report
+
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+ENDLESS = 2**63 - 1
+
+END = 0.1
+"""The end of a run is the last tenth of its money."""
+SHORT = 0.2
+"""Rounds of the last fifth of the money in which somebody is too dear for what is left are not part of the end."""
+
+Bar = Literal["used up", "access", "round", "left"]
+"""Why a provider cannot be asked: no access is left, or one costs more than the consumer pays for one, spends in a
+round, or has left."""
+
+
+class Barred(NamedTuple):
+    """From which round on a provider could not be asked any more, and why. `price` is its price then."""
+
+    since: int
+    bar: Bar
+    price: int
+
+
+class Trajectory:
+    """Rows are rounds, or in a long run `stride` rounds each, then what would come next; columns are providers."""
+
+    def __init__(self, report: Report) -> None:
+        self.rounds, self.stride = len(report.rounds), report.stride
+        self.begins = [*range(0, self.rounds, self.stride), self.rounds]
+        self._purses, self._columns = report.purses, report.columns
+        self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: len(self.begins)]
+        self.prices = np.array([self.purse(round).quotes for round in self.begins], dtype=np.float64)
+        self.asked = np.array(report.columns.in_rounds(report.columns.quoted), dtype=np.float64)
+
+    def purse(self, round: int) -> Purse:
+        """What a round was drawn from; `rounds` is the one that would come next."""
+        return self._purses[min(round, len(self._purses) - 1)]
+
+    @cached_property
+    def shares(self) -> Numbers:
+        """The part of its money that each row would pay to each provider, by the chances. Rows sum to 1."""
+        shares: Numbers = self.chances * self.prices
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    def at_end(self, of: Numbers) -> Numbers:
+        """The mean over the end of the run, by money; what would come next where no round was played."""
+        if not self.rounds:
+            mean: Numbers = of[-1]
+            return mean
+        last = self.full_rounds
+        spent = np.cumsum(self.asked[:last])
+        first = min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1)
+        rows = np.arange(first, last) // self.stride
+        weights = np.bincount(rows - rows[0], self.asked[first:last])
+        mean = np.average(of[rows[0] : rows[-1] + 1], axis=0, weights=weights)
+        return mean
+
+    @cached_property
+    def full_rounds(self) -> int:
+        """How many rounds there were until the money ran short."""
+        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.purse(0))
+        for last in range(self.rounds, 0, -1):
+            if spent[last - 1] < (1 - SHORT) * spent[-1]:
+                break
+            if not (_beyond_what_is_left(self.purse(last - 1)) & ~from_the_start).any():
+                return last
+        return self.rounds
+
+    @cached_property
+    def steady(self) -> NDArray[np.bool_]:
+        """Rows at whose end the same could be asked as at their start: of others one round says little."""
+        if self.stride == 1:
+            return np.ones(len(self.chances), dtype=bool)
+        can = [self.purse(round).available for round in self.begins]
+        return np.array([*((now == then).all() for now, then in pairwise(can)), True])
+
+    def barred(self, place: int) -> Barred | None:
+        """Whether a provider could not be asked any more in the end. A cap may also be used up by the last round."""
+        if place in self._used_up_since:
+            return self._barred(self._used_up_since[place], place)
+        since = int(self._barred_since[place])
+        return None if since > max(self.rounds - 1, 0) else self._barred(since, place)
+
+    @cached_property
+    def _used_up_since(self) -> dict[int, int]:
+        """The round after the last draw that a cap allowed, for those whose cap is used up."""
+        caps, left = self.purse(0).accesses_left, self.purse(self.rounds).accesses_left
+        if caps is None or left is None:
+            return {}
+        since = dict.fromkeys(np.flatnonzero(left == 0).tolist(), 0)
+        for place, round in zip(self._columns.providers.tolist(), self._columns.when.tolist(), strict=True):
+            if place in since:
+                since[place] = round + 1  # nobody is drawn after that
+        return since
+
+    @cached_property
+    def _barred_since(self) -> Places:
+        """The round from which on each could not be asked; that after the last one where it could."""
+        last = max(self.rounds - 1, 0)
+        pending = ~self.purse(last).available
+        since = np.where(pending, 0, last + 1)
+        for round in range(last - 1, -1, -1):
+            if not pending.any():
+                break
+            back = pending & self.purse(round).available
+            since[back] = round + 1
+            pending &= ~back
+        return since
+
+    def _barred(self, since: int, place: int) -> Barred:
+        purse = self.purse(since)
+        price, left = int(purse.quotes[place]), purse.accesses_left
+        bar: Bar = "left"
+        if left is not None and left[place] == 0:
+            bar = "used up"
+        elif purse.most_per_access is not None and price > purse.most_per_access:
+            bar = "access"
+        elif purse.most_per_round is not None and price > purse.most_per_round:
+            bar = "round"
+        return Barred(since, bar, price)
+
+    def repriced(self, place: int, row: int) -> int:
+        """The round from which on a provider had another price than in the row before this one."""
+        before = self.prices[row - 1, place]
+        rounds = range(self.begins[row - 1] + 1, self.begins[row])
+        return next((round for round in rounds if self.purse(round).quotes[place] != before), self.begins[row])
+
+
+def _beyond_what_is_left(purse: Purse) -> NDArray[np.bool_]:
+    """Who could be asked, if only more of the budget were left."""
+    return replace(purse, left=ENDLESS).available & ~purse.available

@@ -1,0 +1,304 @@
+"""Offers: datasets of providers, at the hub or at a site of the federation, under terms of their own.
+
+What is shown of the data is the names and kinds of columns and how many rows there are; never a value. What a contract
+has pinned, a version of the data or a policy, stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from pydantic import ValidationError
+from sqlalchemy import Select, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
+from databazaar.learning.asked_rows import refuse_small_table
+from databazaar.service import files
+from databazaar.service.caller import Caller
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Offer, OfferVersion, Organisation
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
+from databazaar.service.names import prose, slug_of, visible
+from databazaar.service.policy import Policy
+from databazaar.service.settings import Settings
+from databazaar.service.table_reader import MOST_COLUMNS
+
+MOST_CONSUMERS = 1000
+KINDS = ("number", "date", "category", "text", "empty")
+
+
+def read_policy(given: Policy | Mapping[str, Any], kind: str) -> Policy:
+    """The policy of an offer of this kind, or one sentence that says what is wrong with it."""
+    try:
+        policy = given if isinstance(given, Policy) else Policy.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        setting = ".".join(str(part) for part in first["loc"]) or "policy"
+        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it") from None
+    if policy.consumers is not None:
+        if len(policy.consumers) > MOST_CONSUMERS:
+            raise InvalidError(f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all")
+        for place, consumer in enumerate(policy.consumers):
+            slug_of(consumer, f"policy: consumers[{place}]", 40)
+    if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
+        raise InvalidError("only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out")
+    return policy
+
+
+def read_columns(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The columns of a site as its provider describes them."""
+    refuse_many(given)
+    return [_column(column, place) for place, column in enumerate(given)]
+
+
+def _column(given: Mapping[str, Any], place: int) -> dict[str, Any]:
+    name, kind = given.get("name"), given.get("kind")
+    if not isinstance(name, str) or kind not in KINDS:
+        raise InvalidError(f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it")
+    return {"name": visible(name, f"columns[{place}].name", 1000), "kind": kind}
+
+
+def refuse_many(columns: Sequence[object]) -> None:
+    if not 1 <= len(columns) <= MOST_COLUMNS:
+        raise InvalidError(f"an offer has 1 to {MOST_COLUMNS:,} columns, not {len(columns):,}: leave some out")
+
+
+NO_OFFER = "there is no such offer: look at the list of offers"
+
+
+def browse(session: Session, caller: Caller) -> list[shapes.Offer]:
+    """The open offers that the caller could choose; for the operator all that are open."""
+    caller.require("read")
+    rows = session.execute(_listed().order_by(Offer.slug))
+    return [_listing(*row) for row in rows if _shown_to(caller, row[0])]
+
+
+def listing(session: Session, caller: Caller, offer_id: str) -> shapes.Offer:
+    """One offer as `browse` shows it, by its id or its slug."""
+    caller.require("read")
+    row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).first()
+    if row is None or not _shown_to(caller, row[0]):
+        raise MissingError(NO_OFFER)
+    return _listing(*row)
+
+
+def own_offers(session: Session, caller: Caller) -> list[Offer]:
+    """A provider's, the newest first, withdrawn ones too."""
+    caller.require("read")
+    own = select(Offer).where(Offer.organisation_id == caller.organisation_id)
+    return list(session.scalars(own.order_by(Offer.created_at.desc(), Offer.slug)))
+
+
+def current_version(session: Session, offer: Offer) -> OfferVersion:
+    query = select(OfferVersion).where(OfferVersion.offer_id == offer.id, OfferVersion.number == offer.version)
+    return session.scalars(query).one()
+
+
+def _listed() -> Select[Offer, OfferVersion, Organisation]:
+    return (
+        select(Offer, OfferVersion, Organisation)
+        .join(OfferVersion, (OfferVersion.offer_id == Offer.id) & (OfferVersion.number == Offer.version))
+        .join(Organisation, Organisation.id == Offer.organisation_id)
+        .where(Offer.withdrawn_at.is_(None), Organisation.suspended_at.is_(None))
+    )
+
+
+def _shown_to(caller: Caller, offer: Offer) -> bool:
+    if caller.sees_all or offer.organisation_id == caller.organisation_id:
+        return True
+    allowed = offer.policy["consumers"]
+    return caller.consumes and (allowed is None or caller.slug in allowed)
+
+
+def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> shapes.Offer:
+    return from_row(
+        shapes.Offer,
+        offer,
+        provider=provider.slug,
+        provider_name=provider.name,
+        price=offer.policy["price"],
+        terms={name: value for name, value in offer.policy.items() if name != "consumers"},
+        version=version.number,
+        rows=version.rows,
+        columns=version.columns,
+    )
+
+
+SCHEMAS = 20
+"""Every consumer asks by a schema of its own, so a site of a hub lets several come."""
+
+
+def join_command(policy: Mapping[str, Any]) -> str:
+    """The hub keeps to the terms; a site that joins so keeps to them whatever the hub does.
+
+    >>> join_command({"price": 5, "consumers": ["north", "south"], "most_rows": 500, "epsilon": 4.0})
+    'bazaar provider join kit --data FILE --schemas 20 --consumers north,south --max-samples 500 --epsilon-cap 4'
+    >>> join_command({"price": 5})
+    'bazaar provider join kit --data FILE --schemas 20'
+    """
+    options = {
+        "consumers": "--consumers",
+        "models": "--models",
+        "most_accesses": "--max-accesses",
+        "most_rows": "--max-samples",
+        "epsilon": "--epsilon-cap",
+        "epsilon_per_consumer": "--max-epsilon-per-consumer",
+    }
+    parts = [f"bazaar provider join kit --data FILE --schemas {SCHEMAS}"]
+    for name, option in options.items():
+        value = policy.get(name)
+        if value is not None:
+            written = ",".join(value) if isinstance(value, list) else f"{value:g}" if value % 1 else int(value)
+            parts.append(f"{option} {written}")
+    return " ".join(parts)
+
+
+LONGEST_SLUG, LONGEST_DESCRIPTION = 60, 4000
+MOST_ROWS = 10**12
+
+
+class About(TypedDict):
+    """What is said of every offer."""
+
+    name: str
+    slug: str
+    description: str
+    policy: Policy | Mapping[str, Any]
+
+
+def make_file_offer(
+    session: Session, caller: Caller, settings: Settings, *, file_id: str, **about: Unpack[About]
+) -> Offer:
+    """Offers a table that the provider has uploaded."""
+    caller.require_provider()
+    offer = _new(session, caller, about, "file")
+    _file_version(session, caller, settings, offer, file_id)
+    return offer
+
+
+def make_site_offer(
+    session: Session,
+    caller: Caller,
+    settings: Settings,
+    *,
+    site: str,
+    columns: Sequence[Mapping[str, Any]],
+    rows: int | None = None,
+    **about: Unpack[About],
+) -> Offer:
+    """Offers a site of the federation, with columns as the provider describes them. The site bears the offer's slug,
+    which begins with the organisation's: so nobody offers another's site."""
+    caller.require_provider()
+    if settings.federation is None:
+        raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
+    offer = _new(session, caller, about, "site", site)
+    if site != offer.slug:
+        raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
+        raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
+    if rows is not None:
+        with as_invalid():
+            refuse_small_table(rows, f"the site {site}")
+    session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
+    session.flush()
+    return offer
+
+
+def _new(session: Session, caller: Caller, about: About, kind: str, site: str | None = None) -> Offer:
+    slug = about["slug"] if about["slug"].startswith(f"{caller.slug}-") else f"{caller.slug}-{about['slug']}"
+    _refuse_anothers(session, caller, slug_of(slug, "slug", LONGEST_SLUG))
+    offer = Offer(
+        organisation_id=caller.organisation_id,
+        slug=slug,
+        name=visible(about["name"], "name"),
+        description=prose(about["description"], "description", LONGEST_DESCRIPTION),
+        kind=kind,
+        site=site,
+        policy=read_policy(about["policy"], kind).model_dump(mode="json"),
+    )
+    session.add(offer)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise ConflictError(f"an offer {slug!r} is there already: choose another slug") from None
+    return offer
+
+
+def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
+    """With an organisation north and one north-sea, north-sea-sales is the second one's."""
+    parts = slug.split("-")
+    longer = ["-".join(parts[:count]) for count in range(caller.slug.count("-") + 2, len(parts))]
+    if session.scalar(select(Organisation.id).where(Organisation.slug.in_(longer))) is not None:
+        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one")
+
+
+def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:
+    file = files.own_file(session, caller, file_id, lock=True)
+    outline = files.outline_of(settings, file)
+    refuse_many(outline.columns)
+    with as_invalid():
+        refuse_small_table(outline.rows, file.name)
+    version = OfferVersion(
+        offer_id=offer.id,
+        number=offer.version,
+        file_id=file.id,
+        digest=file.digest,
+        rows=outline.rows,
+        columns=outline.columns,
+    )
+    session.add(version)
+    session.flush()
+    return version
+
+
+def new_version(session: Session, caller: Caller, settings: Settings, offer_id: str, file_id: str) -> OfferVersion:
+    """Newer data for later jobs. Contracts that are made keep the version that they name."""
+    offer = _open(session, caller, offer_id)
+    if offer.kind != "file":
+        raise ConflictError(f"{offer.slug} is a site, which has its data to itself: nothing is uploaded for it")
+    offer.version += 1
+    return _file_version(session, caller, settings, offer, file_id)
+
+
+def change_policy(session: Session, caller: Caller, offer_id: str, policy: Policy | Mapping[str, Any]) -> Offer:
+    """New terms for later jobs."""
+    offer = _open(session, caller, offer_id)
+    offer.policy = read_policy(policy, offer.kind).model_dump(mode="json")
+    session.flush()
+    return offer
+
+
+def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """Nobody can choose it any more. Contracts that are made hold."""
+    offer = _open(session, caller, offer_id)
+    offer.withdrawn_at = now()
+    session.flush()
+    return offer
+
+
+def own_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One of the caller's, withdrawn or not."""
+    caller.require("read")
+    return _own(session, caller, offer_id)
+
+
+def _open(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One that the caller is about to change, held until the transaction ends."""
+    caller.require_provider()
+    offer = _own(session, caller, offer_id, lock=True)
+    if offer.withdrawn_at is not None:
+        raise ConflictError(f"the offer {offer.slug} was withdrawn: make a new one")
+    return offer
+
+
+def _own(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
+    query = select(Offer).where(Offer.id == offer_id, Offer.organisation_id == caller.organisation_id)
+    query = query.with_for_update().execution_options(populate_existing=True) if lock else query
+    offer = session.scalar(query)
+    if offer is None:
+        raise MissingError(NO_OFFER)
+    return offer

@@ -1,0 +1,186 @@
+"""Tables of other parties are read in a process of their own, with a limit of memory and of time.
+
+A hostile file ends that process and not the hub. What was found comes back as JSON; nothing is unpickled here. Only a
+few tables are read at a time, and of each organisation fewer still.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import signal
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from databazaar.errors import BazaarError
+from databazaar.service.errors import InvalidError, TooManyError
+from databazaar.service.hub.children import start
+from databazaar.service.settings import Settings
+
+AT_ONCE, AT_ONCE_OF_ONE, PATIENCE = 3, 2, 60.0
+SLOWEST = 10
+"""How many seconds of the clock a second of a processor may take, before the process is given up."""
+LONGEST = 32 * 2**20
+"""The most bytes of JSON that are taken from a process."""
+_places = threading.BoundedSemaphore(AT_ONCE)
+_lock = threading.Lock()
+_reading: Counter[str] = Counter()
+log = logging.getLogger(__name__)
+
+Work = Callable[..., Any]
+"""Reads a table, given its path and more, and returns what JSON can hold."""
+
+
+class EndedError(InvalidError):
+    """A table was not read to its end: the process had no memory or time for it."""
+
+
+def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str = "", whose: str = "") -> Any:
+    """What `work(path, *more)` returns, as JSON gives it back. A file that cannot be read is refused in one sentence,
+    under the `name` that it came with. `whose` is the organisation that waits."""
+    name = name or path.name
+    with _turn(whose):
+        answer = _answer(settings, work, path, *more)
+    if "found" in answer:
+        return answer["found"]
+    if "refused" in answer:
+        raise InvalidError(str(answer["refused"]).replace(str(path), name))
+    if "failed" in answer:
+        log.warning("a table of %s could not be read: %s", whose or "nobody", answer["failed"])
+        raise InvalidError(f"{name}: the file cannot be read ({answer['failed']}): correct it or save it again")
+    raise EndedError(
+        f"{name}: the file takes more than the {settings.table_memory / 2**30:,.1f} GiB of memory or the "
+        f"{settings.table_seconds} seconds that the hub has for reading a table: split it or leave columns out"
+    )
+
+
+def _answer(settings: Settings, work: Work, path: Path, *more: Any) -> dict[str, Any]:
+    """What the process says; nothing where it was ended."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    limits = settings.table_memory, settings.table_seconds
+    with here:
+        with there:
+            process = start(_work, (there, limits, work, path, *more), f"table-{path.name[:16]}")
+        try:
+            if here.poll(settings.table_seconds * SLOWEST):
+                return dict(json.loads(here.recv_bytes(LONGEST)))
+        except (EOFError, OSError):  # it was ended, or says too much
+            pass
+        finally:
+            process.kill()
+            process.join()
+    return {}
+
+
+def _work(there: Connection, limits: tuple[int, int], work: Work, path: Path, *more: Any) -> None:
+    """What the process does."""
+    import pyarrow as pa
+
+    from databazaar.data.room import limit_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the hub decides
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    limit_process(*limits)
+    there.send_bytes(told(work, path, *more))
+
+
+def told(work: Work, path: Path, *more: Any) -> bytes:
+    """What `work` finds in a table, or how it fails, as JSON."""
+    try:
+        return json.dumps({"found": work(path, *more)}).encode()
+    except BazaarError as refused:
+        return json.dumps({"refused": str(refused)}).encode()
+    except MemoryError:
+        return b"{}"
+    except Exception as error:  # whatever a library says of a file that it does not understand
+        return json.dumps({"failed": type(error).__name__}).encode()
+
+
+@contextmanager
+def _turn(whose: str) -> Iterator[None]:
+    with _lock:
+        if _reading[whose] >= AT_ONCE_OF_ONE:
+            raise TooManyError(f"{AT_ONCE_OF_ONE} tables of yours are being read: try again when they are done")
+        _reading[whose] += 1
+    try:
+        if not _places.acquire(timeout=PATIENCE):
+            raise TooManyError("the hub reads as many tables at once as it can: try again in a minute")
+        try:
+            yield
+        finally:
+            _places.release()
+    finally:
+        with _lock:
+            _reading[whose] -= 1
+            if not _reading[whose]:
+                del _reading[whose]
+
+
+MOST_COLUMNS = 10_000
+REMEMBERED = 500
+_known: OrderedDict[Path, Outline] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is shown of a table: how many rows, and each column's name and kind. Never a value."""
+
+    rows: int
+    columns: list[dict[str, Any]]
+
+
+def outline(settings: Settings, path: Path, name: str = "", whose: str = "") -> Outline:
+    """What is shown of a table. A faulty one is refused under its `name`; `whose` is the organisation that waits."""
+    with _lock:
+        known = _known.get(path)
+    return known or Outline(**read_apart(settings, found_in, path, name=name, whose=whose))
+
+
+def remember(path: Path, found: Outline) -> None:
+    """For a file that never changes: it is called by its hash."""
+    with _lock:
+        _known[path] = found
+        while len(_known) > REMEMBERED:
+            _known.popitem(last=False)
+
+
+def forget(path: Path) -> None:
+    """For a file that is gone."""
+    with _lock:
+        _known.pop(path, None)
+
+
+def found_in(path: Path) -> dict[str, Any]:
+    """Reads the table, which takes several times its size in memory; for a process of its own."""
+    from databazaar.data.tables import read_table
+
+    frame = read_table(path).frame
+    if len(frame.columns) > MOST_COLUMNS:
+        raise BazaarError(
+            f"{path} has {len(frame.columns):,} columns, and a table has {MOST_COLUMNS:,} at the most: leave some out"
+        )
+    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
+    return {"rows": len(frame), "columns": columns}
+
+
+def _kind(column: Any) -> str:
+    """number, date, category, text (too many different ones, or none of these) or empty."""
+    from databazaar.data.encoders import CategoricalColumn, DateColumn, NumericColumn
+    from databazaar.data.holdout import LeftOut, fit_column
+
+    try:
+        fitted = fit_column(column, categorical=False, wanted=False, day_first=None, where="")
+    except BazaarError:  # its sentence would show a value
+        return "text"
+    kinds = {NumericColumn: "number", DateColumn: "date", CategoricalColumn: "category"}
+    if isinstance(fitted, LeftOut):
+        return {"empty": "empty", "constant": "date", "identifier": "text"}[fitted.why]
+    return kinds.get(type(fitted), "text")
