@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from databazaar import LedgerError, Uniform
-from databazaar.canonical import GENESIS, canonical
+from databazaar.canonical import GENESIS, canonical, statement
 from databazaar.codes import Code
 from databazaar.defence import Findings
 from databazaar.ledger import Accounts, Drawn, Entry, Ledger, RuleBook, Settlement, Snapshot, Terms
@@ -192,3 +193,34 @@ def test_accounts_number_their_entries_from_one_on() -> None:
     accounts.reserve(0, drawn(2, 0))
     with pytest.raises(LedgerError, match=r"entry 3 \(reserve"):
         accounts._write([("reserve", 0, 1, "a", 2, {})])
+
+
+WHICH = {
+    "opens": {"open"},
+    "reserves": {"reserve"},
+    "settles": {"post", "void"},
+    "posts": {"post"},
+    "frees": {"release", "return"},
+    "releases": {"release"},
+    "ends_round": {"round"},
+    "closes": {"close"},
+}
+HAS = {"open": "0000", "close": "0000", "reserve": "1111", "post": "1111", "void": "1111", "round": "1000"}
+HAS |= {"release": "?011", "return": "?011"}
+"""Whether an entry has a round, a draw, a provider and an amount."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_entry_of_each_kind_does_and_has(kind: Any) -> None:
+    entry = Entry(1, kind, None, None, None, None, {})
+    assert {name for name in WHICH if getattr(entry, name)} == {name for name, kinds in WHICH.items() if kind in kinds}
+    assert {type(getattr(entry, name)) for name in WHICH} == {bool}
+    for given in itertools.product("01", repeat=4):
+        fields = [value if has == "1" else None for has, value in zip(given, (0, 0, "a", 0), strict=True)]
+        fits = all(wanted in ("?", has) for wanted, has in zip(HAS[kind], given, strict=True))
+        assert Entry(1, kind, *fields, {}).well_formed is fits, given  # type: ignore[arg-type]
+
+
+def test_what_a_party_signs_says_of_which_kind_it_is() -> None:
+    assert statement("renewal", {"b": 1, "a": "é"}) == '{"a":"é","b":1,"kind":"renewal"}'.encode()
+    assert statement("renewal", {"kind": "reply"}) == b'{"kind":"renewal"}'

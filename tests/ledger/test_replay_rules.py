@@ -182,6 +182,35 @@ def test_what_is_due_next() -> None:
         assert (due.stop is None) == bool(drawn)
 
 
+def test_a_round_of_one_draw_may_be_reserved_in_full() -> None:
+    """The last round of this run is shortened to the one draw that its budget pays for."""
+    book = RuleBook.of(replace(rules().terms, budget=5))
+    ledger = Ledger(book)
+    ledger.reserve(0, book.draw(book.start(), ledger.book))
+    entries = list(ledger.store.entries())
+    assert [entry.kind for entry in entries] == ["open", "reserve"]
+    assert Notary(entries).due.reserved and Notary(entries).due.asked == ("c",)
+    with pytest.raises(LedgerError, match="the ledger has no entries"):
+        _ = Notary().due
+
+
+NOT_CHAINED = "its hash does not follow from its content and the entries before it"
+
+
+@pytest.mark.parametrize("changed", [{"seq": 2}, {"amount": 3}, {"hash": "00"}])
+def test_an_entry_is_taken_with_its_number_and_its_hash_alone(changed: dict[str, Any]) -> None:
+    first, second, *_ = played()
+    notary, forged = Notary([first]), second._replace(**changed)
+    with pytest.raises(LedgerError, match=NOT_CHAINED):
+        notary.take(forged)
+    with pytest.raises(LedgerError, match=NOT_CHAINED):
+        notary.take(second)
+    assert (notary.audit.entries, notary.audit.head, notary.audit.ok) == (1, first.hash, False)
+    moved = second._replace(seq=2).sealed(first.hash)
+    with pytest.raises(LedgerError, match=NOT_CHAINED):
+        Notary([first]).take(moved)
+
+
 def test_two_copies_take_the_same_step_and_the_original_none() -> None:
     notary = Notary()
     for entry in played():
