@@ -85,7 +85,7 @@ def changes(source: str) -> dict[str, list[str]]:
         ("x = 'two words'", set()),
         ("x = f'{a} + {b}'", set()),
         ("x = {a, b}", {"x = ({b})", "x = ({a})"}),
-        ("x = q.where(a, b)", {"x = (q)", "x = (q.where(b, a))", "x = (q.where(b))", "x = (q.where(a))"}),
+        ("x = q.where(a, b)", {"x = (q)", "x = (q.where(b))", "x = (q.where(a))"}),
         ("x = [a for a in b if c]", {"x = [a for a in b if True]", "x = [a for a in b if (not c)]"}),
         ("x = zip(a, b, strict=True)", {"x = (zip(b, a, strict=True))"}),
         ("x: Annotated[int, Field(ge=1)] = 5", {

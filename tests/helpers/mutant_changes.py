@@ -39,7 +39,7 @@ _COMPUTED: dict[type, type[ast.operator]] = {
 }
 _CHAINED = {"where", "order_by", "limit", "with_for_update", "execution_options", "distinct", "strip", "lower", "copy"}
 """Methods that give what they were asked of, a little different."""
-_IN_ANY_ORDER = {"min", "max", "or_", "isinstance"}
+_IN_ANY_ORDER = {"min", "max", "or_", "where"}
 _WRAPPED = {"sorted", "set", "reversed", "abs", "bool"}
 
 Name = tuple[str, str, str, str]
@@ -175,8 +175,8 @@ class _Walk:
                 self._visit(child)
 
     def _call(self, node: ast.Call) -> None:
-        args = [] if ast.unparse(node.func) in _IN_ANY_ORDER else node.args
-        for place, (one, other) in enumerate(pairwise(args)):
+        args, name = node.args, ast.unparse(node.func).rpartition(".")[2]
+        for place, (one, other) in enumerate(pairwise([] if name in _IN_ANY_ORDER else args)):
             if not isinstance(one, ast.Starred) and not isinstance(other, ast.Starred):
                 self._put(node, _with(node, "args", [*args[:place], other, one, *args[place + 2 :]]))
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHAINED:

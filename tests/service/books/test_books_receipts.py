@@ -83,7 +83,7 @@ def test_every_contract_has_a_receipt_of_its_own_and_the_newest_comes_first(
         session.flush()
         fund(session, "acme", "j2", 10)
         entry = close(session, "acme", "j2", 10, {})
-        about = {"market": "Fair", "currency": Currency("EUR", 2), "run_head": RUN_HEAD}
+        about: dict[str, Any] = {"market": "Fair", "currency": Currency("EUR", 2), "run_head": RUN_HEAD}
         other = issue(session, HubKey.of(settings), second, entry, **about)
         assert (other.contract_id, other.body["job"], other.body["journal_hash"]) == (second.id, "j2", entry.hash)
         assert (other.body["accesses"], other.body["paid"]) == (0, 0), "where nothing was asked"

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import replace
 
 import pytest
+from argon2 import PasswordHasher
 from sqlalchemy import update
 
 from databazaar.service import credentials
@@ -154,3 +155,70 @@ def test_signing_out_ends_one_session_once(small: DeskMarket) -> None:
         credentials.sign_out(session, replace(other.caller, token_id=None))
         credentials.sign_out(session, replace(other.caller, token_id="0" * 32))
         assert credentials.caller_of(session, other.session_secret, "session") == other.caller
+
+
+def test_a_new_password_ends_the_persons_other_sessions_and_links_and_nothing_else(
+    small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    buyer, hour = small["buyer"], dt.timedelta(hours=1)
+    with small.database.begin() as session:
+        gone = now() - hour
+
+        def token(slug: str, kind: str) -> Token:
+            whose = small[slug]
+            return new_token(session, whose.organisation_id, whose.person_id, kind, hour, ["read"])[0]
+
+        kept = [token("buyer", "api"), token("rival", "session"), token("rival", "link"), token("rival", "api")]
+        ended = [token("buyer", "session"), token("buyer", "link")]
+        before, used = token("buyer", "session"), token("buyer", "session")
+        before.revoked_at = gone
+        session.flush()
+        credentials.set_password(session, replace(buyer, token_id=used.id), "correct horse battery")
+        for one in (*kept, *ended, before, used):
+            session.refresh(one)
+        assert [one.revoked_at for one in (*kept, used)] == [None] * 5
+        assert all(one.revoked_at is not None for one in ended) and before.revoked_at == gone
+        credentials.set_password(session, replace(buyer, token_id=None), "another horse battery")
+        session.refresh(used)
+        assert used.revoked_at is not None
+        for length, fine in ((11, False), (12, True), (200, True), (201, False)):
+            if fine:
+                credentials.set_password(session, buyer, "x" * length)
+            else:
+                with pytest.raises(InvalidError, match="12 to 200 characters"):
+                    credentials.set_password(session, buyer, "x" * length)
+        with pytest.raises(DeniedError):
+            credentials.set_password(session, replace(buyer, person_id=None), "x" * 12)
+
+
+def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the password whose hash is checked in place of none."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    monkeypatch.setattr(credentials, "_HASHER", hasher)
+    monkeypatch.setattr(credentials, "_nobodys", lambda: hasher.hash("known"))
+    with pytest.raises(UnknownCallerError):
+        credentials.check_password(None, "known")
+    credentials.check_password(hasher.hash("known"), "known")
+    for wrong in (hasher.hash("other"), "no hash"):
+        with pytest.raises(UnknownCallerError):
+            credentials.check_password(wrong, "known")
+
+
+def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -> None:
+    buyer, rival, hub = small["buyer"], small["rival"], small["hub"]
+    with small.database.begin() as session:
+        assert credentials.own_person(session, buyer, buyer.person_id or "").id == buyer.person_id
+        assert credentials.own_person(session, hub, rival.person_id or "").id == rival.person_id
+        for person in (rival.person_id or "", "0" * 32):
+            with pytest.raises(MissingError, match="there is no such person"):
+                credentials.own_person(session, buyer, person)
+        with pytest.raises(MissingError):
+            credentials.own_person(session, hub, "0" * 32)
+        program = replace(hub, person_id=None)
+        assert credentials.own_person(session, program, rival.person_id or "").id == rival.person_id
+        for caller, person in ((program, hub), (replace(buyer, person_id=None), buyer)):
+            with pytest.raises(DeniedError, match="only a person who has signed in"):
+                credentials.own_person(session, caller, person.person_id or "")
+        with pytest.raises(DeniedError, match="'operate'"):
+            credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
