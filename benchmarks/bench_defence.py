@@ -18,8 +18,8 @@ import torch
 from bench_core import market
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
+from databazaar.market.inspection.memory import Memory
 from databazaar.market.loop import play
-from databazaar.market.watch.memory import Memory
 
 
 def seconds_an_access(defence: str, rounds: int) -> tuple[float, float]:

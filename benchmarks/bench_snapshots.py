@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bookkept_rounds import Rounds
-from databazaar.ledger import large
+from databazaar.ledger import snapshot_files
 from databazaar.vectors import hash_array
 
 
@@ -76,9 +76,9 @@ def main() -> None:
             in_rows = Rounds(place / "database", given.parameters)
 
             def in_database() -> None:
-                large.LARGE, before = 2**62, large.LARGE
+                snapshot_files.LARGE, before = 2**62, snapshot_files.LARGE
                 in_rows.play()
-                large.LARGE = before
+                snapshot_files.LARGE = before
 
             ways["a round, all in the database"] = in_database
         taken: dict[str, list[float]] = {name: [] for name in ways}

@@ -250,13 +250,13 @@ def ours(size: Size, precision: Precision, device: torch.device, kind: str, roun
         drawn = clock("draw", partial(_drawn, run))
         replies = clock("updates", partial(_heard, run, engine, drawn))
         found = list[float]()
-        outcome = clock("score", partial(_concluded, run, drawn, replies, found))
-        clock("settle", partial(run.accounts.settle, run.state.round, drawn, outcome.settlement, outcome.state))
-        run.state = outcome.state
+        state, settlement = clock("score", partial(_concluded, run, drawn, replies, found))
+        clock("settle", partial(run.accounts.settle, run.state.round, drawn, settlement, state))
+        run.state = state
         clock.rounds.append(clock.now() - begun)
         draws.append(drawn.draws.tolist())
         utilities.append(found)
-        del replies, outcome
+        del replies, state, settlement
     clock.tell(f"engine {kind}", precision, ", ".join(getattr(engine, "stacks", {}).values()))
     arbiter.close()
     return draws, utilities

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
 from databazaar_experiments.attacks import Attack, Backdoor, Clones, Known, Trigger

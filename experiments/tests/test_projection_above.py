@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from databazaar.samplers.simplex import project_clipped_simplex
+from databazaar.samplers.osmd import project_clipped_simplex
 from databazaar_experiments.samplers.coins import project_above
 
 weights = st.lists(

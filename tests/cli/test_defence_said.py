@@ -15,8 +15,8 @@ from databazaar import Arbiter, Consumer, Defence
 from databazaar.callbacks.record import parameters
 from databazaar.config.jobs import market_job
 from databazaar.config.quote import market_quote
-from databazaar.market.watch.parts import Parts
-from databazaar.market.watch.reach import Place, blind_spots, in_words, meaning
+from databazaar.market.inspection.coverage import Place, blind_spots, in_words, meaning
+from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.runs.folder import RunFolder
 from small_markets import blobs, torch_market, vector_market
 

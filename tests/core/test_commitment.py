@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, BazaarError, Consumer, Defence
 from databazaar.learning.inputs import as_dataset
 from databazaar.ledger import Terms, audit_entries
-from databazaar.market.watch.commitment import committed
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import committed, halves
 from databazaar.runs.folder import RunFolder
 from small_markets import blobs, torch_market
 

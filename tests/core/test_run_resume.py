@@ -204,7 +204,7 @@ def test_a_run_that_was_stopped_before_its_first_round_can_be_reported(tmp_path:
     with pytest.raises(PowerCutError):
         make_arbiter(engine=MortalEngine(inner, 0, False)).run(tmp_path / "run")
     report = RunFolder(tmp_path / "run").report()
-    assert (report.status, report.rounds, report.spent) == ("open", (), 0)
+    assert (report.status, report.rounds, report.spent) == ("open", [], 0)
     assert report.held > 0 and np.isnan(report.final_utility)
 
 

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
 from databazaar.ledger import Accounts
+from databazaar.market.inspection import memory as memory_module
+from databazaar.market.inspection.holdout_parts import halves
+from databazaar.market.inspection.inspection import median_of_others
+from databazaar.market.inspection.memory import PERSISTS, PERSISTS_SQUARED, SIZE, Memory, Sketch
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
-from databazaar.market.watch import sketch
-from databazaar.market.watch.memory import PERSISTS, PERSISTS_SQUARED, Memory
-from databazaar.market.watch.parts import halves
-from databazaar.market.watch.sketch import SIZE, Sketch
-from databazaar.market.watch.watch import median_of_others
 from databazaar_experiments.attacks import Clones, Known, MixedEngine, Noise, Replay
 
 pytestmark = pytest.mark.slow
@@ -128,7 +127,7 @@ def test_verdicts_from_a_sketch_are_those_from_whole_vectors(monkeypatch: pytest
     """Noise is flagged, replays are void, names are merged and nobody else is judged, with 256 numbers as with all."""
     found = []
     for size in (SIZE, 10**6):
-        monkeypatch.setattr(sketch, "SIZE", size)
+        monkeypatch.setattr(memory_module, "SIZE", size)
         run = digits_market()
         court, ids = run.rules.court(run.state.sampler), run.rules.terms.roster.ids
         assert run.state.watch["sums"].shape[1] == min(size, len(run.state.params))

@@ -12,9 +12,9 @@ from torch import nn
 
 from databazaar import Arbiter, Consumer, Defence, Provider
 from databazaar.ledger import Accounts
+from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
-from databazaar.market.watch.parts import Parts
 
 Rows = tuple[np.ndarray, np.ndarray]
 

@@ -24,7 +24,7 @@ from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.verdicts import Hearing, Told
 from databazaar.federation.worker import ProviderWorker
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.runs.folder import RunFolder
 from signed_parties import SignedParties
 

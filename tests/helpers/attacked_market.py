@@ -9,7 +9,7 @@ import numpy as np
 
 from databazaar import Arbiter, Consumer, Provider
 from databazaar.defence import Defence
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.money import Currency
 from databazaar_experiments.attacks import Known, Leak, MixedEngine, Noise
 

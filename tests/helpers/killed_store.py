@@ -20,8 +20,8 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from databazaar.canonical import GENESIS
-from databazaar.ledger import Entry, Snapshot, large
-from databazaar.ledger.large import Large
+from databazaar.ledger import Entry, Snapshot, snapshot_files
+from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
 
 LEDGER = "ledger.sqlite"
@@ -48,14 +48,13 @@ def opened(folder: Path, server: str | None = None) -> SqlStore:
 
 def play(folder: Path, rounds: int, improves: list[int], server: str | None = None) -> None:
     """Goes on with the ledger until it has so many rounds, one entry each. What is still the best stays one object."""
-    large.LARGE = 1
+    snapshot_files.LARGE = 1
     store = opened(folder, server)
     written = list(store.entries())
-    head, models = written[-1].hash if written else GENESIS, dict[int, Large]()
+    head, models = written[-1].hash if written else GENESIS, dict[int, HashedArray]()
     for seq in range(len(written), rounds):
-        new, top = (models.setdefault(r, Large(model(r))) for r in (seq + 1, best(seq + 1, improves)))
+        new, top = (models.setdefault(r, HashedArray(model(r))) for r in (seq + 1, best(seq + 1, improves)))
         snapshot = Snapshot.of(seq + 1, {"best": top, "scores": np.array([0.5])}, new)
-        store.begin(snapshot)
         one = entry(seq, head)
         store.append([one], snapshot)
         head = one.hash

@@ -12,7 +12,7 @@ import pytest
 
 from databazaar import OSMD, Arbiter, LedgerError, Progress
 from databazaar.aggregators import CentredClipping
-from databazaar.ledger import large
+from databazaar.ledger import snapshot_files
 from databazaar.runs.folder import RunFolder
 from killed_store import Players, best, model, opened
 from postgres import Cutter, Server
@@ -30,7 +30,7 @@ def server(postgres_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "LARGE", 1)
+    monkeypatch.setattr(snapshot_files, "LARGE", 1)
 
 
 @pytest.fixture

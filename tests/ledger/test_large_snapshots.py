@@ -1,4 +1,4 @@
-"""Large models are kept in files that take turns: whole at any moment, and the same hashes as in the database."""
+"""HashedArray models are kept in files that take turns: whole at any moment, and the same hashes as in the database."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from databazaar import OSMD, Arbiter, LedgerError, Progress
 from databazaar.aggregators import CentredClipping
 from databazaar.canonical import GENESIS
 from databazaar.errors import BazaarError
-from databazaar.ledger import Snapshot, large
-from databazaar.ledger.large import Large, Place
+from databazaar.ledger import Snapshot, snapshot_files
+from databazaar.ledger.snapshot_files import ArrayFile, HashedArray
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
@@ -79,7 +79,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, arbiter: Any) -> dict[int,
     paths = {size: tmp_path_factory.mktemp("stopped") / "run" for size in (IN_FILES, IN_DATABASE)}
     for size, path in paths.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(large, "LARGE", size)
+            patch.setattr(snapshot_files, "LARGE", size)
             with pytest.raises(StoppedError):
                 arbiter().run(path, tell=stop_after(3))
     return paths
@@ -93,7 +93,7 @@ def run(tmp_path: Path, stopped: dict[int, Path]) -> Path:
 
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "LARGE", IN_FILES)
+    monkeypatch.setattr(snapshot_files, "LARGE", IN_FILES)
 
 
 @pytest.mark.usefixtures("in_files")
@@ -123,7 +123,7 @@ def test_a_run_goes_on_whichever_way_it_was_begun(
     path = Path(shutil.copytree(stopped[first], tmp_path / "run"))
     assert bool(files(path)) == (first == IN_FILES)
     assert RunFolder(path).audit().ok
-    monkeypatch.setattr(large, "LARGE", then)
+    monkeypatch.setattr(snapshot_files, "LARGE", then)
     arbiter().run(path)
     assert outcome(path) == outcome(whole) and not files(path)
 
@@ -138,13 +138,13 @@ def test_a_run_is_closed_by_its_folder_alone(tmp_path: Path, stopped: dict[int, 
     assert heads[0] == heads[1]
 
 
-def named(path: Path) -> dict[str, Place]:
+def named(path: Path) -> dict[str, ArrayFile]:
     """The files that the ledger names, by their arrays."""
     store = SqlStore.file(path / LEDGER, RunFolder(path).id)
     row = store._snapshot_row()
     store.dispose()
     assert row is not None
-    return large.places_in(row[2])
+    return snapshot_files.places_in(row[2])
 
 
 def flip(path: Path) -> None:
@@ -224,10 +224,10 @@ def test_a_row_that_names_no_file_of_ours_is_refused(tmp_path: Path, text: bytes
 
 def test_a_file_can_be_read_by_whoever_reads_safetensors(tmp_path: Path) -> None:
     store = SqlStore.file(tmp_path / LEDGER, "run")
-    numbers = np.arange(large.LARGE // 4, dtype=np.float32)
-    store.append([entry(0, GENESIS)], Snapshot.of(1, {}, Large(numbers)))
+    numbers = np.arange(snapshot_files.LARGE // 4, dtype=np.float32)
+    store.append([entry(0, GENESIS)], Snapshot.of(1, {}, HashedArray(numbers)))
     assert np.array_equal(load_file(tmp_path / "snapshot-1.safetensors")["w"], numbers)
-    small = Snapshot.of(1, {}, Large(numbers[1:]))
+    small = Snapshot.of(1, {}, HashedArray(numbers[1:]))
     assert not small.large and small.params  # below a million numbers nothing changes
     store.dispose()
 
@@ -235,7 +235,7 @@ def test_a_file_can_be_read_by_whoever_reads_safetensors(tmp_path: Path) -> None
 @pytest.mark.usefixtures("in_files")
 def test_a_database_without_a_folder_holds_all_of_it(tmp_path: Path) -> None:
     store = SqlStore(f"sqlite:///{tmp_path / LEDGER}", "run")
-    store.append([entry(0, GENESIS)], Snapshot.of(1, {"best": Large(model(2))}, Large(model(1))))
+    store.append([entry(0, GENESIS)], Snapshot.of(1, {"best": HashedArray(model(2))}, HashedArray(model(1))))
     kept = store.snapshot()
     assert kept is not None and kept.parameters is not None and not files(tmp_path)
     assert np.array_equal(kept.parameters, model(1)) and np.array_equal(kept.arrays()["best"], model(2))
@@ -252,17 +252,17 @@ def test_a_reader_of_a_run_that_goes_on_reads_again(tmp_path: Path, monkeypatch:
         nonlocal head
         for number in numbers:
             one = entry(number - 1, head)
-            writer.append([one], Snapshot.of(number, {}, Large(model(number))))
+            writer.append([one], Snapshot.of(number, {}, HashedArray(model(number))))
             head = one.hash
 
     rounds(1)
-    read, ahead = Place.read, [(2, 3), (4,), (5, 6, 7)]
+    read, ahead = ArrayFile.read, [(2, 3), (4,), (5, 6, 7)]
 
-    def late(place: Place, folder: Path) -> Large:
+    def late(place: ArrayFile, folder: Path) -> HashedArray:
         rounds(*(ahead.pop(0) if ahead else ()))
         return read(place, folder)
 
-    monkeypatch.setattr(Place, "read", late)
+    monkeypatch.setattr(ArrayFile, "read", late)
     reader = SqlStore.file(tmp_path / LEDGER, "run")
     kept = reader.snapshot()
     assert kept is not None and kept.parameters is not None

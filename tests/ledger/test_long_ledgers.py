@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.ledger import Entry, Rounds, audit_entries
-from databazaar.ledger.record import Sampled
 from databazaar.ledger.sql import PAGE, SqlStore
 from databazaar.reports.figures import FIGURES
 from databazaar.runs.folder import RunFolder
@@ -138,38 +136,12 @@ def test_pages_are_read_one_by_one_and_the_end_is_where_it_was_when_reading_bega
     store.dispose()
 
 
-@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 17, 100, 1000])
-def test_of_however_many_rounds_at_most_so_many_rows_are_kept(length: int) -> None:
-    chances, sampled = np.random.default_rng(0).random((length, 3)), Sampled(most_rows=8)
-    for row in chances:
-        sampled.add(partial(np.array, row))
-    assert len(sampled.rows()) <= 8
-    np.testing.assert_array_equal(sampled.rows(), chances[:: sampled.stride])
-
-
-def test_a_market_of_many_providers_keeps_few_rows() -> None:
-    sampled = Sampled()
-    for _ in range(50):
-        sampled.add(lambda: np.ones(2**18))
-    assert sampled.stride == 4 and sampled.rows().size <= 2**22
-
-
-def test_an_audit_keeps_no_rounds_and_a_report_few_rows(
-    long: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_audit_keeps_no_rounds_and_a_figure_few_points(long: Path) -> None:
     audit = RunFolder(long).audit()
     assert audit.ok and audit.record is None and len(audit.history) == 0 and audit.distributions.size == 0
     report = RunFolder(long).report()
     rounds = len(report.rounds)
-    assert rounds > 2048 and report.stride == 2 and report.distributions.shape == (-(-rounds // 2) + 1, 4)
-    monkeypatch.setattr("databazaar.ledger.record.MOST_ROWS", 4096)
-    whole = RunFolder(long).report()
-    assert whole.stride == 1 and len(whole.distributions) == rounds + 1
-    np.testing.assert_array_equal(whole.distributions[:-1:2], report.distributions[:-1])
-    assert whole.rounds == report.rounds and whole.payouts == report.payouts
-    for one, other in zip(report.brought, whole.brought, strict=True):
-        assert one.why == other.why and one.gain_per_coin == other.gain_per_coin
-        assert one.share_at_end == pytest.approx(other.share_at_end, rel=0.01)
+    assert rounds > 2048 and report.distributions.shape == (rounds + 1, 4)
     for name in ("learning", "spend"):
         for axes in FIGURES[name](report).axes:
             assert max(len(np.atleast_1d(line.get_xdata())) for line in axes.lines) <= 2001

@@ -18,14 +18,14 @@ from databazaar import Arbiter, LedgerError
 from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Ledger, Snapshot
 from databazaar.ledger.chain import Fields
-from databazaar.ledger.large import Large
+from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.loop import play
 from small_markets import MakeMarket
 
 
 def snapshot(round: int) -> Snapshot:
-    return Snapshot.of(round, {"scores": np.array([0.5 * round])}, Large(np.full(3, round, dtype=np.float32)))
+    return Snapshot.of(round, {"scores": np.array([0.5 * round])}, HashedArray(np.full(3, round, dtype=np.float32)))
 
 
 def entries(first: int, count: int, head: str) -> list[Entry]:

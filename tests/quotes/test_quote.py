@@ -12,7 +12,7 @@ import pytest
 
 from databazaar import Uniform
 from databazaar.market.quoting import quote
-from databazaar.market.quoting.outlook import Range
+from databazaar.market.quoting.simulation import Range
 from databazaar.money import Currency
 from databazaar.payments import PricePerRow
 from databazaar.roster import Offer, PriceChange, Purse

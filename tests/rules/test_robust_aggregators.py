@@ -30,8 +30,7 @@ from databazaar.aggregators import (
 )
 from databazaar.aggregators.centred_clipping import RECENT
 from databazaar.aggregators.geometric_median import SMOOTHING
-from databazaar.aggregators.shares import suspects
-from databazaar.aggregators.sorting import in_order
+from databazaar.aggregators.protocol import suspects
 from databazaar.engines.protocol import LIMIT
 from databazaar.testing import check_aggregator
 
@@ -129,12 +128,6 @@ def test_ours_are_all_known_by_their_kind() -> None:
     assert [AGGREGATORS.find(kind) for kind in AGGREGATORS.kinds()[:7]] == [
         *(CentredClipping, FLTrust, GeometricMedian, Krum, Mean, Median, TrimmedMean)
     ]
-
-
-@given(rows=st.integers(1, 40), seed=SEEDS)
-def test_the_network_sorts(rows: int, seed: int) -> None:
-    updates = random(rows, 5, seed).round(decimals=1)  # with equal ones among them
-    assert torch.equal(torch.stack(in_order(updates)), updates.sort(0).values)
 
 
 @given(rows=SIZES, seed=SEEDS)

@@ -10,7 +10,7 @@ from one_price import OnePrice
 from scipy.optimize import brentq, minimize
 
 from databazaar import OSMD
-from databazaar.samplers.simplex import project_clipped_simplex
+from databazaar.samplers.osmd import project_clipped_simplex
 
 EPS = np.finfo(float).eps
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.learning.models import caller, split_first_linear
-from databazaar.learning.travelling import lean_copy
+from databazaar.learning.parameter_exchange import lean_copy
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.federated import FedShapley
 from databazaar.valuation.round_game import Scorer, Weights

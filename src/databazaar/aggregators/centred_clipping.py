@@ -19,7 +19,7 @@ class CentredClipping:
     """v⁺ = v + 1/m · Σ_i (u_i − v) · min(1, τ / ‖u_i − v‖), where v is the average of the round before, at first zero.
     The model moves by γv⁺. One arbitrary update moves it by γτ/m, however long it is.
 
-    The paper leaves τ to whoever uses it. Here it is `radius` times the median of the distances ‖u_i − v‖ of this
+    The paper leaves τ to the user. Here it is `radius` times the median of the distances ‖u_i − v‖ of this
     round and of the 64 draws before it; so there is nothing to tune: it follows the lengths of a market's updates, of
     any model and any rate, and who wants to widen it must send half of the recent updates. The state is v, and those
     distances.

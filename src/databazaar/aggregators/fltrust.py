@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from databazaar.aggregators.protocol import Stateless
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FLTrust:
+class FLTrust(Stateless):
     """Σ_i t_i · ‖r‖ u_i / ‖u_i‖ / Σ_i t_i with the trust t_i = max(0, cos(u_i, r)): updates count by how far they point
     where the reference r does, and all of them with its length. If none does, the model does not move.
 
@@ -25,9 +26,6 @@ class FLTrust:
     """
 
     kind: ClassVar[str] = "fltrust"
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def guide(self, state: Tensor, reference: Tensor) -> Tensor:
         """The reference as the state. One that has diverged is none: it trusts nobody."""

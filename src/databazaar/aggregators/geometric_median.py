@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.krum import nearest_mean
-from databazaar.aggregators.shares import suspects
-from databazaar.settings import check_settings, setting
+from databazaar.aggregators.protocol import Stateless, suspects
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +17,7 @@ SMOOTHING = 1e-3
 
 
 @dataclass(frozen=True)
-class GeometricMedian:
+class GeometricMedian(Stateless):
     """argmin over z of Σ_i ‖u_i − z‖₂, by so many `iterations` of the smoothed Weiszfeld algorithm: z becomes the mean
     of the updates with the weights 1 / max(‖u_i − z‖, ν), where ν is a thousandth of the middle distance.
 
@@ -31,12 +31,6 @@ class GeometricMedian:
 
     iterations: int = setting(8, "the steps of Weiszfeld's algorithm", at_least=1, at_most=1000, in_files=False)
     kind: ClassVar[str] = "geometric-median"
-
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator geometric-median")
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         import torch

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import suspects
-from databazaar.settings import check_settings, setting
+from databazaar.aggregators.protocol import Stateless, suspects
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Krum:
+class Krum(Stateless):
     """Multi-Krum. The score of an update is the sum of its squared distances to the m − f − 2 that are nearest to it,
     where f is `share` of the m updates, rounded up, and at most (m − 1)/2. The mean of the `keep` updates with the
     lowest scores is taken: without a number, of all but f; 1 is Krum itself. Equal scores are kept together.
@@ -28,12 +28,6 @@ class Krum:
     share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5)
     keep: int | None = setting(None, "how many updates are averaged; 1 is Krum itself", at_least=1, in_files=False)
     kind: ClassVar[str] = "krum"
-
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator krum")
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * nearest_mean(updates, suspects(self.share, len(updates)), self.keep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import suspects
+from databazaar.aggregators.protocol import Stateless, suspects
 from databazaar.aggregators.trimmed_mean import trimmed
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Median:
+class Median(Stateless):
     """argmin over z of Σ_i ‖u_i − z‖₁: in each coordinate by itself the number in the middle, and of an even number of
     updates the mean of the two in the middle. It is the trimmed mean that cuts as much as it can.
 
@@ -25,9 +25,6 @@ class Median:
     """
 
     kind: ClassVar[str] = "median"
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * trimmed(updates, suspects(0.5, len(updates)))

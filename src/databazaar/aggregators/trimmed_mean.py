@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import suspects
-from databazaar.aggregators.sorting import in_order
-from databazaar.settings import check_settings, setting
+from databazaar.aggregators.protocol import Stateless, suspects
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Stateless):
     """In each coordinate by itself, the mean without the f smallest and the f largest of the m numbers, where f is
     `share` of m, rounded up, and at most (m − 1)/2.
 
@@ -27,12 +26,6 @@ class TrimmedMean:
     share: float = setting(0.3, "the share of updates that is cut off on each side", at_least=0, at_most=0.5)
     kind: ClassVar[str] = "trimmed-mean"
 
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator trimmed-mean")
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
-
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * trimmed(updates, suspects(self.share, len(updates)))
 
@@ -41,5 +34,5 @@ def trimmed(updates: Tensor, cut: int) -> Tensor:
     """The mean of each coordinate without its `cut` smallest and largest numbers."""
     if not cut:
         return updates.mean(0)
-    first, *others = in_order(updates)[cut : len(updates) - cut]
+    first, *others = updates.sort(0).values[cut : len(updates) - cut].unbind()
     return sum(others, start=first) / (1 + len(others))

@@ -12,7 +12,7 @@ from databazaar.cli.options import AsJson
 
 if TYPE_CHECKING:
     from databazaar.market.quoting import Quote
-    from databazaar.market.quoting.outlook import Outlook
+    from databazaar.market.quoting.simulation import Outlook
 
 EXAMPLES = ("bazaar quote market.toml", "bazaar quote market.toml --json")
 MOST_ROWS = 30

@@ -28,7 +28,7 @@ from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meaning
+from databazaar.market.inspection.coverage import NO_DEFENCE, Place, blind_spots, meaning
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment

@@ -72,7 +72,7 @@ def is_look(answers: float, first: int) -> bool:
 
 
 def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> Judged:
-    """The verdicts of a round. Each counts from that round on; whoever was cleared may still be flagged later."""
+    """The verdicts of a round. Each counts from that round on; a cleared owner may still be flagged later."""
     answered = [(place, i) for place, i in enumerate(asked) if valid[place]]
     answers = court.answers.copy()
     answers[[i for _, i in answered]] += 1
@@ -90,8 +90,8 @@ def _find_leaks(
 
     Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
     is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other who is
-    not farther apart still. The farthest need not have answered in this round: whoever falls silent would shield
-    another.
+    not farther apart still. The farthest need not have answered in this round: else it could shield another by
+    silence.
     """
     if defence.leak is None:
         return court, []

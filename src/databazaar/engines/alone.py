@@ -1,8 +1,7 @@
-"""The stack for large models: one row after the other, each as one vector.
+"""The stack for large models on a GPU: one row after the other, each as one vector.
 
-A model of many millions of parameters fills a GPU by itself: trained side by side, its copies would only take more
-memory. What it gains here is the rest of a stack: no look at the host between steps, so that a CUDA graph holds all
-steps of an ask, and the optimizer's part of a step is three passes over one vector instead of three for every tensor.
+Side by side, copies of a large model would only take more memory. A CUDA graph holds all steps of an ask, and the
+optimizer's part of a step is three passes over one vector instead of three for every tensor.
 """
 
 from __future__ import annotations

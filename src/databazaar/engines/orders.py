@@ -5,15 +5,15 @@ The host hands over three numbers a row. The orders are those of `randomness.sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.engines.stacks import BatchPlan, Stack
+from databazaar.engines.stacks import BatchPlan
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
 from databazaar.randomness import EPOCH, GOLDEN, ROUNDS, sample_order
 
@@ -116,22 +116,8 @@ class Planner:
         )
 
 
-class ComputeUpdates(Protocol):
-    """Computes R updates from what the host says of R rows."""
-
-    def __call__(self, params: Tensor, rows: Rows) -> Tensor:
-        """Updates [R, d] from parameters [R, d]; `rows` may lie on the host."""
-
-
-class PlannedStack:
-    """A stack with its planner in front."""
-
-    def __init__(self, planner: Planner, stack: Stack) -> None:
-        self._planner = planner
-        self._stack = stack
-
-    def __call__(self, params: Tensor, rows: Rows) -> Tensor:
-        return self._stack(params, self._planner(rows.to(params.device)))
+ComputeUpdates = Callable[[Tensor, Rows], Tensor]
+"""Updates [R, d] from parameters [R, d] and what the host says of R rows, which may lie on the host."""
 
 
 def sample_orders(keys: Tensor, sizes: Tensor, width: int, epochs: int, first: int | None = None) -> Tensor:
@@ -149,7 +135,7 @@ def sample_orders(keys: Tensor, sizes: Tensor, width: int, epochs: int, first: i
 
 
 def first_of_each(keys: Tensor, sizes: Tensor, epochs: int, first: int) -> Tensor:
-    """As `sample_orders`, row by row: on a CPU nobody's samples are ranked up to the largest provider's number."""
+    """As `sample_orders`, row by row: on a CPU each provider's own samples alone are ranked."""
     orders = np.zeros((len(keys), epochs, first), dtype=np.int64)
     for row, key, size in zip(orders, keys.tolist(), sizes[:, 0].tolist(), strict=True):
         for epoch in range(epochs):

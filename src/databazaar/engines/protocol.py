@@ -81,7 +81,7 @@ NotePrivacy = Callable[[str, float, float], None]
 
 
 class Evidence(Protocol):
-    """Where a run keeps what its parties have signed, for whoever looks into it later."""
+    """Where a run keeps what its parties have signed, for later disputes."""
 
     def keep_replies(self, replies: Sequence[SignedReply]) -> None:
         """Keeps these for good before it returns."""
@@ -154,7 +154,7 @@ def query_all(engine: Engine, asks: Sequence[Ask]) -> list[Replies]:
 
 
 def why_invalid(update: Any, params: Tensor) -> Code | None:
-    """Why an update cannot be used, or None. Checked on the arbiter's side, whoever sent it."""
+    """Why an update cannot be used, or None. Checked on the arbiter's side for every engine."""
     if not isinstance(update, Tensor):
         return Code.of("update-type", found=type(update).__name__)
     if update.shape != params.shape:

@@ -141,8 +141,8 @@ def _join(address: str, wait: float) -> Any:
             time.sleep(1.0)
     if mode != "token":
         raise BazaarError(
-            f"the Ray cluster at {address} takes orders from whoever can reach it: start it with RAY_AUTH_MODE=token "
-            "on every machine"
+            f"the Ray cluster at {address} takes orders from anybody who can reach it: start it with "
+            "RAY_AUTH_MODE=token on every machine"
         )
     return ray
 

@@ -15,15 +15,15 @@ from torch.nn.modules.batchnorm import _NormBase
 from databazaar.codes import Code
 from databazaar.engines.graphs import Captured
 from databazaar.engines.loop import LoopEngine
-from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Rows
+from databazaar.engines.orders import ComputeUpdates, Planner, Rows
 from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, pick_device, raised, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.models import LARGE
 from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.parameter_exchange import StayingBuffers, moving_buffers
 from databazaar.learning.task import Task, step_at
-from databazaar.learning.travelling import StayingBuffers, moving_buffers
 from databazaar.parties.provider import Provider
 from databazaar.randomness import Words, oracle_keys, provider_tags, words
 
@@ -101,7 +101,6 @@ class VectorizedEngine(Engine):
         members = np.flatnonzero(self._group_of == place).tolist()
         planner = Planner(oracle, work.data.sizes, int(work.data.sizes[members].max()))
         stack = _first_that_suits(kinds, work, oracle, planner.shape)
-        self.stacks[oracle] = stack.kind
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         layout = work.task.layout
         assert work.task.model is not None
@@ -113,14 +112,17 @@ class VectorizedEngine(Engine):
         if not all(map(torch.equal, before, _generators(self.device))):
             raise NotVectorizableError("the model draws random numbers, which an ask takes from the provider's own key")
         staying.refuse_change()
-        compute: ComputeUpdates = PlannedStack(planner, stack)
-        if graph and self.device.type == "cuda":
-            compute = Captured(compute)
-            self.stacks[oracle] += ", CUDA graph"
+
+        def compute(params: Tensor, rows: Rows) -> Tensor:
+            return stack(params, planner(rows.to(params.device)))
+
+        on_graph = graph and self.device.type == "cuda"
+        self.stacks[oracle] = f"{stack.kind}, CUDA graph" if on_graph else stack.kind
         floats = 5 * layout.width + stack.floats(planner.shape[0] * planner.shape[1])
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
         together = 1 if layout.width > LARGE else stack.together
-        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, together)
+        made: ComputeUpdates = Captured(compute) if on_graph else compute
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, made, 4 * floats, together)
 
     def _compute(self, params: Tensor, providers: Whole, seeds: Words, rounds: Whole) -> Tensor:
         if not self._groups:

@@ -14,8 +14,8 @@ from torch.func import functional_call
 
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
+from databazaar.learning.parameter_exchange import moving_buffers
 from databazaar.learning.seeding import seeded
-from databazaar.learning.travelling import moving_buffers
 from databazaar.vectors import hash_array, unpack
 
 
@@ -158,8 +158,8 @@ def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
 class Layout:
     """Where each tensor that travels lies in the flat vector: trained parameters, then buffers that training changes.
 
-    A batch norm's running mean is part of the trained model, so it is averaged too. What stays (learning/travelling.py)
-    is taken from the module that runs.
+    A batch norm's running mean is part of the trained model, so it is averaged too. What stays is taken from the module
+    that runs (learning/parameter_exchange.py).
     """
 
     names: tuple[str, ...]

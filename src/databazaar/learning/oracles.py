@@ -12,9 +12,9 @@ from torch import Tensor
 from databazaar.learning.inputs import Examples
 from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent
+from databazaar.learning.parameter_exchange import StayingBuffers
 from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Task, step_at
-from databazaar.learning.travelling import StayingBuffers
 from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, build_oracle
 
 __all__ = [

@@ -16,7 +16,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import Layout
-from databazaar.learning.travelling import frozen_digest, lean_copy
+from databazaar.learning.parameter_exchange import frozen_digest, lean_copy
 
 Schedule = Callable[[int], float]
 Precision = Literal["float32", "bf16"]

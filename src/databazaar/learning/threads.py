@@ -21,7 +21,7 @@ VARIABLE = "DATABAZAAR_THREADS"
 def limited_threads(parameters: int) -> Iterator[None]:
     """Keeps torch to one thread while a model of so many parameters is computed, if that is small. DATABAZAAR_THREADS
     sets another number for models of any size. The caller's number of threads is restored."""
-    before, wanted = torch.get_num_threads(), threads_for(parameters)
+    before, wanted = torch.get_num_threads(), _threads_for(parameters)
     if wanted is not None:
         torch.set_num_threads(wanted)
     try:
@@ -30,7 +30,7 @@ def limited_threads(parameters: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def threads_for(parameters: int) -> int | None:
+def _threads_for(parameters: int) -> int | None:
     """The number of threads for a model of so many parameters; None leaves it to torch."""
     given = os.environ.get(VARIABLE)
     if not given:

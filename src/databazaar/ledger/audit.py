@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def distributions(self) -> NDArray[np.float64]:
-        """p at the start of each round, then the final p, where they were recorded: `Record` says how many rows."""
+        """p at the start of each round, then the final p, where they were recorded."""
         return np.zeros((0, 0)) if self.record is None else self.record.distributions
 
     @property

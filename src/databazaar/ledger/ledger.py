@@ -74,8 +74,6 @@ class Ledger(Accounts):
     def settle(self, round: int, drawn: Drawn, result: Settlement, standing: Standing) -> None:
         """As the book does; durable, with the snapshot, when the next round is reserved or the run is closed."""
         snapshot = standing.snapshot() if self.store.durable else None
-        if snapshot is not None:
-            self.store.begin(snapshot)  # a large model is written while it is hashed
         drafts = self._settling(round, drawn, result, standing.model_hash)
         self._settled = self._seal(drafts), snapshot
 

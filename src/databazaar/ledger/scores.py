@@ -1,4 +1,4 @@
-"""What a ledger may say of utilities and losses, whoever wrote it."""
+"""What a ledger of anybody may say of utilities and losses."""
 
 from __future__ import annotations
 

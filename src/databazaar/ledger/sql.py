@@ -16,8 +16,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry
-from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_other
+from databazaar.ledger.snapshot_files import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
@@ -84,11 +84,6 @@ class SqlStore(Store):
             self.dispose()
             raise BazaarError(BEING_PLAYED)
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Begins to write what is large of it. `append` waits for that to be durable before it commits."""
-        if self._files is not None and snapshot.large:
-            self._files.begin(snapshot.large)
-
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         values = None if snapshot is None else self._values(snapshot)
         run = self._run
@@ -131,7 +126,7 @@ class SqlStore(Store):
             snapshot = snapshot.packed()
             return snapshot.next_round, snapshot.state, snapshot.params, self._run
         try:
-            places = self._files.places(snapshot.large)
+            places = self._files.write(snapshot.large)
         except OSError as reason:
             raise LedgerError(
                 f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
@@ -218,10 +213,10 @@ class SqlStore(Store):
             self.dispose()
 
     def _compact(self) -> None:
-        """Waits some seconds for whoever reads the ledger just now.
+        """Waits some seconds for readers of the ledger.
 
-        SQLite does not raise where it fails to leave its log or to remove a journal. Whoever opens the file next would
-        undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
+        SQLite does not raise where it fails to leave its log or to remove a journal. The next process to open the file
+        would undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
         """
         for patience in range(PATIENCE, -1, -1):
             self._engine.dispose()  # only who is alone with a file can have it without a log
@@ -253,8 +248,6 @@ class SqlStore(Store):
                 self._holding.invalidate()  # the connection ends, and the lock with it
                 self._holding.close()
             self._holding = None
-        if self._files is not None:
-            self._files.close()
         self._engine.dispose()
 
 

@@ -38,7 +38,7 @@ once. A ledger is one."""
 def readable(path: Path, player: Path) -> Iterator[sa.URL]:
     """A URL under which the ledger can be read, while nothing is written beside it.
 
-    `player` is the file that whoever plays the run holds. Where nobody does, the file is read as it lies there, or a
+    `player` is the file that the process of the run locks. Where none does, the file is read as it lies there, or a
     copy of it together with what a killed process has left; otherwise it is read beside its writer.
     """
     folder = path.parent

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.ledger.chain import Entry
-from databazaar.ledger.large import PARAMS, Large, is_large
+from databazaar.ledger.snapshot_files import PARAMS, HashedArray, is_large
 from databazaar.vectors import hash_packed, pack, unpack
 
 
@@ -25,16 +25,18 @@ class Snapshot:
     next_round: int
     state: bytes
     params: bytes
-    large: Mapping[str, Large] = field(default_factory=dict)
+    large: Mapping[str, HashedArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, next_round: int, state: Mapping[str, NDArray[Any] | Large], params: Large) -> Snapshot:
-        """With a large model, what of the state may be as large as the model (it comes as a `Large`) leaves too."""
-        large: dict[str, Large] = {}
+    def of(cls, next_round: int, state: Mapping[str, NDArray[Any] | HashedArray], params: HashedArray) -> Snapshot:
+        """With a large model, those arrays of the state that may be as large (a `HashedArray` each) leave too."""
+        large: dict[str, HashedArray] = {}
         if is_large(params.array):
-            large = {name: one for name, one in state.items() if isinstance(one, Large) and is_large(one.array)}
+            large = {name: one for name, one in state.items() if isinstance(one, HashedArray) and is_large(one.array)}
             large[PARAMS] = params
-        small = {name: one.array if isinstance(one, Large) else one for name, one in state.items() if name not in large}
+        small = {
+            name: one.array if isinstance(one, HashedArray) else one for name, one in state.items() if name not in large
+        }
         return cls(next_round, pack(small), b"" if large else pack({"w": params.array}), large)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -66,10 +68,6 @@ class Store(Protocol):
     """`append` writes all of it or nothing. A durable store outlives the process."""
 
     durable: bool
-
-    def begin(self, snapshot: Snapshot) -> None:
-        """What is large of a snapshot that comes with the next `append` may be on its way from here on."""
-        return
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None: ...
 

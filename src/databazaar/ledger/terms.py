@@ -19,13 +19,14 @@ RULES, OPTIONAL = ("sampler", "aggregator", "payment", "stops"), ("utility", "de
 """What every market has; one with a defence has that, too."""
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
-ABOUT = ("market", "consumer", "data", "layout", "notes", "environment", "holdout", "frozen")
+NAMES, TABLES = ("market", "consumer", "layout", "frozen"), ("data", "notes", "environment", "holdout")
+ABOUT = (*NAMES, *TABLES)
 """What the terms say of the market itself, where there is something to say. Rules do not see it."""
 NOT_AGREED = ("notes", "environment")
 """What is only said: a run may go on elsewhere, with another version."""
 
 MOST = {"providers": 10**5, "accesses a round": 10**6, "stops": 100, "decimals": 18, "prices over time": 2 * 10**7}
-"""What terms may ask of whoever replays them: an audit reads ledgers of anybody, and must end within seconds or say
+"""What terms may ask of a replay: an audit reads ledgers of anybody, and must end within seconds or say
 why not. Prices over time are the providers times the rounds in which some price changes."""
 LARGEST_AMOUNT, LARGEST_SEED = 2**63 - 1, 2**256
 
@@ -38,9 +39,8 @@ class Terms(Displayed):
     and `consumer` are names, and `data` is the SHA-256 of every file by its name. `layout` is the digest of the model's
     names and shapes (`vectors.layout_digest`), `notes` has those of files that lie beside the ledger, and `environment`
     says which versions began the run, and where. `holdout` has the SHA-256 of its two parts' rows, where a defence
-    parts it (market/watch/commitment.py). `frozen` is the digest of those of the model's tensors
-    that are not trained (learning/travelling.py). `most_per_access` and `most_per_round` are the consumer's limits.
-    What is not given is not written.
+    parts it (market/inspection/holdout_parts.py). `frozen` is the digest of the model's tensors that are not trained.
+    `most_per_access` and `most_per_round` are the consumer's limits. What is not given is not written.
     """
 
     seed: int
@@ -105,6 +105,8 @@ class Terms(Displayed):
             if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
             rules = body["rules"]
+            about: dict[str, Any] = {name: str(body.get(name, "")) for name in NAMES}
+            about |= {name: _words(body.get(name, {})) for name in TABLES}
             return cls(
                 seed=body["seed"],
                 budget=body["budget"],
@@ -114,14 +116,7 @@ class Terms(Displayed):
                 rules={name: rules[name] for name in (*RULES, *(one for one in OPTIONAL if one in rules))},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
-                market=str(body.get("market", "")),
-                consumer=str(body.get("consumer", "")),
-                layout=str(body.get("layout", "")),
-                data=_words(body.get("data", {})),
-                notes=_words(body.get("notes", {})),
-                environment=_words(body.get("environment", {})),
-                holdout=_words(body.get("holdout", {})),
-                frozen=str(body.get("frozen", "")),
+                **about,
                 **limits,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as reason:

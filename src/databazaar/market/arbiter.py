@@ -24,12 +24,12 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
+from databazaar.market.inspection.holdout_parts import committed
+from databazaar.market.inspection.inspection import Watch
 from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.state import State
-from databazaar.market.watch.commitment import committed
-from databazaar.market.watch.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
@@ -199,15 +199,15 @@ class Arbiter(Displayed):
         """
         told = Callbacks(callbacks if tell is None else [*callbacks, tell])
         with self.consumer.limited_threads(), memory_may_run_out():
-            report = self._run_in_memory(told) if folder is None else self._run_in(folder, told)
+            if folder is None:
+                ledger = Ledger(self.rules)
+                with told.during(self.terms()):
+                    self._play(ledger, told)
+                    report = report_from(audit_entries(ledger.store.entries()))
+            else:
+                report = self._run_in(folder, told)
         told.on_end(report)
         return report
-
-    def _run_in_memory(self, told: Callbacks) -> Report:
-        ledger = Ledger(self.rules)
-        with told.during(self.terms()):
-            self._play(ledger, told)
-            return report_from(audit_entries(ledger.store.entries()))
 
     def _run_in(self, folder: str | Path | RunFolder, told: Callbacks) -> Report:
         from databazaar.runs.folder import RunFolder
@@ -217,10 +217,14 @@ class Arbiter(Displayed):
             ledger = Ledger(replace(self.rules, terms=replace(self.terms(), **kept.stated)), kept.store())
             kept.note_begun(ledger.opening)
             with told.during(self.terms()):
-                self._begin(kept, ledger)
+                if isinstance(self.engine, Remote):  # its providers are other parties: it is witness to the ledger
+                    ended, over = tuple(_ended(ledger)), ledger.book.closed
+                    self.engine.begin(Beginning(kept.id, ended, kept.note_privacy, kept.evidence, over))
+                    self.engine.witness(list(ledger.store.entries()))
+                    ledger.on_written = self.engine.witness
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
-                    self._reached = saved or _models(self.begin(ledger).state)
+                    self._reached = saved or self.begin(ledger).state.models
                 else:
                     kept.note_layout(self.consumer.task)
                     self._play(ledger, told)
@@ -229,18 +233,10 @@ class Arbiter(Displayed):
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
-    def _begin(self, kept: RunFolder, ledger: Ledger) -> None:
-        """Tells an engine whose providers are other parties of the run: it is witness to its ledger."""
-        if isinstance(self.engine, Remote):
-            ended, over = tuple(_ended(ledger)), ledger.book.closed
-            self.engine.begin(Beginning(kept.id, ended, kept.note_privacy, kept.evidence, over))
-            self.engine.witness(list(ledger.store.entries()))
-            ledger.on_written = self.engine.witness
-
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)
         play(run, self.engine)
-        self._reached = _models(run.state)
+        self._reached = run.state.models
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
@@ -291,11 +287,6 @@ class Arbiter(Displayed):
 def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: int = 1) -> OSMD:
     """OSMD.from_theory for these two sides."""
     return theory_for(consumer.budget, consumer.per_round, [provider.price for provider in providers], switches)
-
-
-def _models(state: State) -> tuple[Tensor, Tensor]:
-    """The best model of a run and its last."""
-    return state.best.params, state.params
 
 
 def _layout(consumer: Consumer) -> str:

@@ -1,27 +1,23 @@
 """What a round comes to, as a pure function of its replies: lines 7 to 10 of Algorithm 1.
 
-Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
-(where gains are measured together: as no better than the worst of its round), is left out of the average (which is
-then over the valid draws), and is not paid. Where the round's model has no finite utility although every update by
-itself leads to one, the longest update is void, and then the next, until it has one: two parties whose updates are in
-order one by one can neither end a run nor spoil it. A consumer with training rows of its own, which the paper does
-not have either: its own update takes part in the average of every round, as one more draw that costs nothing; what it
-buys is therefore never far from what it knows itself.
+Departures from the paper. A reply may fail: it counts as a gain of zero (where gains are measured together: as no
+better than the worst of its round), is left out of the average, and is not paid. Where the round's model has no finite
+utility although every update by itself leads to one, the longest update is void, and then the next, until it has one.
+A consumer with training rows of its own takes part in the average of every round with its own update, as one more draw
+that costs nothing.
 
-Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
-model is good, a single provider's update does harm alone although the average of several helps, and the best is then
-who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
-U(w⁺) − U(w⁺ without i). Or for `shapley` gains: its share of the round's rise, in the game whose players are the draws
-and whose coalitions S reach w(S) = w + γ/K · Σ_{j in S} g_j. Halfway, at m = w + γ/2K · Σ g_j, the difference
+Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters updates that hardly move the model: once
+the model is good, a single update does harm alone although the average of several helps. A sampler may ask for gains
+`together` instead: what the round's model loses without the provider, U(w⁺) − U(w⁺ without i). Or for `shapley` gains:
+its share of the round's rise, in the game whose players are the draws and whose coalitions S reach
+w(S) = w + γ/K · Σ_{j in S} g_j. Halfway, at m = w + γ/2K · Σ g_j, the difference
 
     U(m + γ/2K · g_i) − U(m − γ/2K · g_i)
 
-is the Shapley value of draw i, exactly where U is quadratic along the moves: then every pair's interaction is halved
-among the two, and the gains of a round, with what is the consumer's own share, add up to its rise. Who sends back
-nothing gains nothing (a null player). With an aggregator that is not a mean it is the same difference: what the update
-would have brought to a mean. A robust aggregator makes next to nothing of a bad update, and next to nothing, where most
-do a little harm, would be paid well.
-Only where a model of such rounds has no finite utility are updates looked at alone, to find out whose it was.
+is the Shapley value of draw i, exactly where U is quadratic along the moves; then the gains of a round, with the
+consumer's own share, add up to its rise, and an update of zero gains nothing. With an aggregator that is not a mean it
+is the same difference: what the update would have brought to a mean. Where a model of such rounds has no finite
+utility, updates are looked at alone, to find out whose it was.
 """
 
 from __future__ import annotations
@@ -43,9 +39,9 @@ from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
+from databazaar.market.inspection.inspection import Watched
 from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
-from databazaar.market.watch.watch import Watched
 
 
 @dataclass(frozen=True)
@@ -103,19 +99,13 @@ class Round:
     own: Tensor | None = None
     watched: Watched | None = None
 
-    @property
-    def left_out(self) -> frozenset[int]:
-        return frozenset() if self.watched is None else self.watched.left_out
-
     def proposed(self, gains: str) -> Proposed:
-        return propose(self.aggregator, self.state, self.drawn, self.replies, self.step, self.own, gains, self.left_out)
+        left_out = frozenset() if self.watched is None else self.watched.left_out
+        return propose(self.aggregator, self.state, self.drawn, self.replies, self.step, self.own, gains, left_out)
 
 
-class Outcome(NamedTuple):
-    """What a round comes to: the state that the next one starts from, and what the ledger is told of this one."""
-
-    state: State
-    settlement: Settlement
+Outcome = tuple[State, Settlement]
+"""What a round comes to: the state that the next one starts from, and what the ledger is told of this one."""
 
 
 class _Reached(NamedTuple):
@@ -157,7 +147,8 @@ def conclude(round: Round) -> Outcome:
             break
         longest = _longest(round.drawn, replies, gains)
         if longest is None:  # a utility that has had a value here, and has none now
-            reached = reached._replace(scores=_scores_of(round.state))
+            loss = np.nan if round.state.loss is None else round.state.loss
+            reached = reached._replace(scores=Scores(np.array([round.state.utility]), np.array([loss])))
             break
         replies = replace(replies, failures={**replies.failures, longest: DIVERGES})
     return _settled(round, gains, reasons, reached)
@@ -191,15 +182,9 @@ def _reached(
 
 def _longest(drawn: Drawn, replies: Replies, gains: Mapping[int, float | None]) -> int | None:
     """Whose update, of those that a model without a finite utility counts, is the longest; None where it counts none.
-    What makes numbers overflow is long, so whoever sends ordinary updates keeps its place."""
+    What makes numbers overflow is long, so an ordinary update keeps its place."""
     counted = [(update, i) for update, i in zip(replies.updates, drawn.asked, strict=True) if gains[i] is not None]
     return max((length(update), i) for update, i in counted)[1] if counted else None
-
-
-def _scores_of(state: State) -> Scores:
-    """The scores of the model that the round began with, as they were measured."""
-    loss = np.nan if state.loss is None else state.loss
-    return Scores(np.array([state.utility]), np.array([loss]))
 
 
 def _settled(
@@ -237,7 +222,7 @@ def _settled(
         best=state.best if utility <= state.best.utility else Best(state.round + 1, reached.params, utility),
         watch=state.watch if watched is None else watched.kept,
     )
-    return Outcome(after, settlement)
+    return after, settlement
 
 
 def shared_gains(

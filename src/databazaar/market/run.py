@@ -17,9 +17,9 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
+from databazaar.market.inspection.inspection import Watch
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
-from databazaar.market.watch.watch import Watch
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +31,7 @@ class Progress(Displayed):
     of the model now, of whose parameters `params` is a copy; `loss` is None where the utility says nothing about one.
     `flagged` are the ids of those whom the market's defence has flagged so far, `drawn` of those whom this round asked.
 
-    It is told once the round is committed: whoever reads the ledger then finds the round in it.
+    It is told once the round is committed to the ledger.
     """
 
     round: int
@@ -76,12 +76,9 @@ class MarketRun:
 
     def question(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
-        asked = [i for i in drawn.asked if not self._sets_aside(i)]
-        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
-
-    def _sets_aside(self, provider: int) -> bool:
-        held, name = self.quarantine, self.rules.terms.roster.ids[provider]
-        return held is not None and held.holds(name) and not held.probes(name, self.state.round)
+        ids, round, held = self.rules.terms.roster.ids, self.state.round, self.quarantine
+        asked = [i for i in drawn.asked if held is None or not held.holds(ids[i]) or held.probes(ids[i], round)]
+        return Ask(self.state.params, asked, round, self.rules.terms.seed)
 
     def heard(self, drawn: Drawn, question: Ask, replies: Replies) -> Replies:
         """Replies for all that were drawn: those set aside have failed without being asked. Who fails is noted."""

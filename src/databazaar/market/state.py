@@ -14,7 +14,7 @@ from torch import Tensor
 
 from databazaar.errors import LedgerError
 from databazaar.ledger import Snapshot
-from databazaar.ledger.large import Large
+from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.samplers.protocol import State as SamplerState
 
 WATCH = "watch."
@@ -37,9 +37,9 @@ class Best:
     utility: float
 
     @cached_property
-    def model(self) -> Large:
+    def model(self) -> HashedArray:
         """The parameters on the host, and their hash: computed once for as long as this is the best."""
-        return Large(on_host(self.params))
+        return HashedArray(on_host(self.params))
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,14 @@ class State:
     watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
     @cached_property
-    def model(self) -> Large:
+    def model(self) -> HashedArray:
         """The parameters on the host, and their hash, which the ledger and the snapshot share."""
-        return self.best.model if self.best.params is self.params else Large(on_host(self.params))
+        return self.best.model if self.best.params is self.params else HashedArray(on_host(self.params))
+
+    @property
+    def models(self) -> tuple[Tensor, Tensor]:
+        """The parameters of the best model of the run, and of its last."""
+        return self.best.params, self.params
 
     @property
     def model_hash(self) -> str:
@@ -71,13 +76,13 @@ class State:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
         here = self.best.params is self.params
         keeps_nothing = self.aggregator.shape == (0,) and self.aggregator.dtype is self.params.dtype
-        rest: dict[str, NDArray[Any] | Large] = {
+        rest: dict[str, NDArray[Any] | HashedArray] = {
             "sampler": self.sampler,
-            "aggregator": self.model.array[:0] if keeps_nothing else Large(on_host(self.aggregator)),
+            "aggregator": self.model.array[:0] if keeps_nothing else HashedArray(on_host(self.aggregator)),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": self.model.array[:0] if here else self.best.model,
-            **{WATCH + name: Large(array) for name, array in self.watch.items()},
+            **{WATCH + name: HashedArray(array) for name, array in self.watch.items()},
         }
         return Snapshot.of(self.round, rest, self.model)
 

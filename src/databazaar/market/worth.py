@@ -1,9 +1,8 @@
-"""Was it worth it? The bought model beside what the consumer could have had otherwise, on rows that nobody looked at.
+"""The purchase evaluation: the bought model beside what the consumer could have had otherwise, on the audit rows.
 
-Three alternatives, all judged by the same audit rows: the consumer's own rows alone; the same money spent by asking
-everybody alike; and the best single provider, out of the few that were paid most. The last two are played in memory
-with the market's own engine, so they are measured only where the providers' data are at hand: to ask real providers
-again would have to be paid again.
+The alternatives are the consumer's own rows alone; the same money spent by asking all providers alike; and the best
+single provider of the few that were paid most. The last two are played in memory with the market's own engine, and only
+where the providers' data are at hand: to ask real providers again would have to be paid again.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
+from databazaar.learning.parameter_exchange import kept_tensors, note_changed_buffers
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.threads import limited_threads
-from databazaar.learning.travelling import kept_tensors, note_changed_buffers
 from databazaar.learning.utilities import Evaluator, UtilityFunction
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key

@@ -2,7 +2,7 @@
 
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
-snapshot-1.safetensors and on: what of that is large (ledger/large.py), until the summary is there
+snapshot-1.safetensors and on: what of that is large (ledger/snapshot_files.py), until the summary is there
 profile.json        what the tables were like when the run began, if it began from files
 replies.jsonl       what providers have signed, and beside it how to check that (runs/evidence.py), if they do
 privacy.json        what providers with differential privacy said that they have spent, if there are any

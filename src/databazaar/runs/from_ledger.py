@@ -56,7 +56,6 @@ def report_from(audit: Audit) -> Report:
         rounds=record.rounds,
         distributions=record.distributions,
         purses=record.purses,
-        stride=record.stride,
         final_utility=closing["utility"],
         final_loss=closing["loss"],
         model_hash=audit.delivered or "",

@@ -18,8 +18,8 @@ from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
+from databazaar.learning.parameter_exchange import frozen_digest
 from databazaar.learning.threads import limited_threads
-from databazaar.learning.travelling import frozen_digest
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_folder import CARD, StoredModel, read_model
 from databazaar.runs.names import MODEL, RUN

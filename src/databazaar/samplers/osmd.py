@@ -13,7 +13,6 @@ from databazaar.errors import BazaarError
 from databazaar.registry import MarketFacts
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
-from databazaar.samplers.simplex import project_clipped_simplex
 from databazaar.settings import check_settings, setting
 
 FARTHEST = 1e300
@@ -30,7 +29,7 @@ class OSMD:
 
     Departures from the paper: none in the step. A void reply counts as a gain of zero. Symmetry needs every
     tie to be broken alike, so draws invert the cumulated p instead of trusting a library's `choice`. Prices are
-    looked at only when the rest of the budget does not pay for everybody any more: p is then p given that whoever
+    looked at only when the rest of the budget does not pay for everybody any more: p is then p given that who
     is drawn is affordable, in the draws and in the estimate.
 
     >>> sampler, roster = OSMD(eta=1.0, alpha=0.1), Roster.equal(4)
@@ -127,3 +126,40 @@ def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int
     """OSMD.from_theory, with the budget counted in accesses at the mean of the prices."""
     accesses = budget * len(prices) // max(1, sum(prices))
     return OSMD.from_theory(max(1, len(prices)), max(accesses, per_round), per_round, switches)
+
+
+def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
+    r"""Logarithm of the entropic projection of positive weights onto the clipped simplex.
+
+    Solves, for weights y = exp(log_weights) (Algorithm 2; Lemma C.2 of the paper),
+
+    .. math:: \min_{q} \sum_i q_i \log(q_i / y_i) \quad\text{s.t.}\quad \sum_i q_i = 1,\; q_i \ge \alpha/n.
+
+    The solution puts the smallest weights at the floor α/n and scales the others by one common factor.
+    With y sorted upwards, those from the first i with y_i (1 − (i−1)α/n) > (α/n) Σ_{j≥i} y_j on are scaled.
+    Only where that threshold lies is needed, so the values are sorted and not the indices.
+
+    Departures from the paper: weights are divided by the largest before `exp`, so that none overflows, and
+    the result is returned as log q, so that with α = 0 a tiny probability is not lost as zero.
+
+    >>> np.exp(project_clipped_simplex(np.log([0.7, 0.2, 0.1]), alpha=0.6)).round(3)
+    array([0.6, 0.2, 0.2])
+    """
+    n = len(log_weights)
+    relative: Vector = log_weights - np.maximum.reduce(log_weights)
+    if alpha == 0:
+        return np.asarray(relative - np.log(np.exp(relative).sum()))
+    floor = alpha / n
+    rising = relative.copy()
+    rising.sort()
+    np.exp(rising, out=rising)
+    tails: Vector = rising[::-1].cumsum()[::-1]  # Σ_{j≥i} y_j, the large ones added first
+    left_over: Vector = 1.0 - floor * np.arange(n, dtype=np.float64)  # 1 − (i−1)α/n for every i
+    log_floor = np.log(floor)
+    above = rising * left_over > floor * tails
+    first = int(above.argmax())
+    if not above[first]:  # only with α = 1: the clipped simplex is the uniform distribution alone
+        return np.full(n, log_floor)
+    relative += np.log(left_over[first]) - np.log(tails[first])
+    np.maximum(relative, log_floor, out=relative)
+    return relative

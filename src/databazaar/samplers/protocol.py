@@ -115,7 +115,7 @@ def refuse_without_wants(sampler: Sampler) -> None:
 
 
 def among_affordable(p: Vector, purse: Purse) -> Vector:
-    """p given that whoever is drawn is affordable. Where everybody is, that is p itself, to the last bit."""
+    """p given that the provider drawn is affordable. Where everybody is, that is p itself, to the last bit."""
     if purse.everybody:
         return p
     masked: Vector = np.where(purse.available, p, 0.0)

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.peer_prices import log_peer_prices
 from databazaar.samplers.protocol import Draws, Vector, Wants, refuse_unheard
 from databazaar.settings import check_settings, setting
 
@@ -34,6 +33,10 @@ it earns does not depend on its price, and to get to know a dear one costs as mu
 WEAR_BY_PRICE = 3.0
 """Data wear off faster that cost more than those of peers: at twice the peers' price eight times as fast. Else who asks
 more would be asked less often, stay fresh, and be asked again at its price. Cheaper ones wear off like all others."""
+SHARPNESS = 2.0
+"""How fast a worse provider stops counting as a peer: by e^(−2 d), where it is behind by d in log worth."""
+FARTHEST_WORTH = 150.0
+"""Where log worths are cut off: e^(2 · 150) still is a number, and a provider that far behind counts for nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,15 @@ class Thrifty:
         N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         x_i = S²/(S² + N_i) · r_i / S                            the worth: shrunk by its error, in units of S
-        c*_i = the price of those who are as good or better      (samplers/peer_prices.py, with ℓ_i = 3 min(x_i, 1))
+        c*_i = the price of those who are as good or better      (`log_peer_prices`, with ℓ_i = 3 min(x_i, 1))
         ω_i = log(1 + seen_i max(1, c_i/c*_i)³ / 50)             the wear of its data; of who is worse than the others
                                                                  (x_i ≤ −1) no less than that of a typical access
         p_i ∝ e^(3 (min(x_i, 1) − ω_i)) (c*_i / c_i)^1.25        good enough is good enough
 
     and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
     than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
-    sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
-    be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
+    sampling), and a provider that comes up twice is drawn once: a second access of a round is the same update again,
+    and would be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
     It learns from `shapley` gains: each provider's share of what the round brought (market/round.py). Good enough is
     good enough, and data that were used often are worth less: a market that goes on buying from the few that look best
@@ -223,3 +226,34 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
     square, base = math.ldexp(square, -2 * twos), base + twos
     advantages = differences * (2.0 ** min(exponent - base, FARTHEST) / math.sqrt(square))
     return np.minimum(np.maximum(advantages, -OUTLIER), OUTLIER), common._replace(square=square, exponent=base)
+
+
+def log_peer_prices(log_worth: Vector, log_prices: Vector) -> Vector:
+    r"""For every provider the mean log price of those who are as good or better; of worse ones the less, the worse.
+
+    .. math:: \log c^*_i = \sum_j m_{ij} \log c_j \Big/ \sum_j m_{ij}, \qquad m_{ij} = \min(1, e^{2(\ell_j - \ell_i)}).
+
+    It counts itself, so that a provider without an equal is compared with its own price and those of its betters.
+    Sorted by worth, both sums are a cumulated sum from above and one from below: O(n log n), and nothing overflows.
+
+    >>> prices = np.log([10.0, 20.0, 20.0, 1.0])
+    >>> np.exp(log_peer_prices(np.array([0.0, 0.0, 0.0, -9.0]), prices)).round(1)  # three equals, and one far behind
+    array([15.9, 15.9, 15.9,  8. ])
+    """
+    order = (-log_worth).argsort(kind="stable")
+    worth = np.maximum(log_worth[order] - log_worth[order[0]], -FARTHEST_WORTH)
+    prices = log_prices[order]
+    weights = np.exp(SHARPNESS * worth)
+    betters, better_prices = np.arange(1, len(order) + 1), prices.cumsum()
+    worse = _sum_after(weights) / weights
+    worse_prices = _sum_after(weights * prices) / weights
+    peers = np.empty_like(prices)
+    peers[order] = (better_prices + worse_prices) / (betters + worse)
+    return peers
+
+
+def _sum_after(values: Vector) -> Vector:
+    """Σ_{j>i} of each place."""
+    sums = np.zeros(len(values))
+    sums[:-1] = values[:0:-1].cumsum()[::-1]
+    return sums

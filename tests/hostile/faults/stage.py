@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 import zygote
 from databazaar.cli.app import main
-from databazaar.ledger import large, sql
+from databazaar.ledger import snapshot_files, sql
 from databazaar.reports import style
 from databazaar.reports import written as report_files
 from databazaar.reports.figures import draw_all
@@ -73,7 +73,7 @@ if __name__ == "__main__":
     for file in ("as_svg", "as_png"):
         setattr(style, file, from_memory(getattr(style, file)))
     sql.PATIENCE = 3
-    large.LARGE = 1 if sys.argv[2] == "large" else large.LARGE
+    snapshot_files.LARGE = 1 if sys.argv[2] == "large" else snapshot_files.LARGE
     control = socket.socket(fileno=int(sys.argv[3]))
     zygote.load()
     warm(sys.argv[1])

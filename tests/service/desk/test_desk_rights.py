@@ -200,6 +200,9 @@ DEEDS: dict[str, Deed] = {
     "contracts.requests": Deed(
         lambda w, s, c: contracts.requests(s, c), "north", "south", "nothing", "buyer", "nothing", "read"
     ),
+    "contracts.queues": Deed(
+        lambda w, s, c: contracts.queues(s, c), "north", "rival", "nothing", "buyer", "nothing", "read"
+    ),
     "contracts.own_contracts": Deed(
         lambda w, s, c: contracts.own_contracts(s, c), "buyer", "rival", "nothing", "south", "nothing", "read"
     ),

@@ -14,7 +14,7 @@ from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar_experiments.attacks import Attack, Backdoor, Trigger
 from databazaar_experiments.attacks.kinds import Variant

@@ -10,8 +10,8 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
+from databazaar.samplers.osmd import project_clipped_simplex
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
-from databazaar.samplers.simplex import project_clipped_simplex
 from databazaar_experiments.samplers.log_mean import log_mean
 
 LONGEST = 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.utilities import Evaluator
-from databazaar.market.watch.needs import FEWEST_ROWS
+from databazaar.market.inspection.thresholds import FEWEST_ROWS
 from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]
@@ -36,6 +39,31 @@ def halves(rows: int, seed: int) -> Halves:
     """
     order = stream(seed, 0, "parts").permutation(rows)
     return Halves(np.sort(order[: rows // 2]), np.sort(order[rows // 2 :]))
+
+
+def committed(holdout: Examples | None, seed: int) -> dict[str, str]:
+    """The SHA-256 of each part's rows, as the model gets them; nothing where there are no rows, or too few to split.
+
+    Rows with these hashes are those that were chosen before anybody had answered, parted by the market's seed. Hashes
+    do not prove that the ledger's figures were measured on these rows, nor that nobody had seen them. They reveal no
+    row, but confirm all rows of a part to somebody who has them.
+    """
+    if holdout is None or len(holdout[1]) < 2 * FEWEST_ROWS:
+        return {}
+    x, y = holdout
+    arrays = [*(x.tensors.items() if isinstance(x, NamedInputs) else [("x", x)]), ("y", y)]
+    parts = halves(len(y), seed)._asdict()
+    return {name: _digest(arrays, torch.from_numpy(places)) for name, places in parts.items()}
+
+
+def _digest(arrays: Sequence[tuple[str, Tensor]], places: Tensor) -> str:
+    """Of each array its name, type and shape on a line, and then its numbers, row by row."""
+    found = hashlib.sha256()
+    for name, tensor in arrays:
+        rows = tensor.cpu()[places].contiguous()
+        found.update(f"{name} {str(rows.dtype).removeprefix('torch.')} {list(rows.shape)}\n".encode())
+        found.update(rows.flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from databazaar.defence.judge import FIRST_LOOK
+from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -57,49 +60,25 @@ class Memory:
     @classmethod
     def of(cls, kept: Mapping[str, NDArray[np.generic]], size: int, rows: int) -> Memory:
         """From the arrays that `arrays` gave, or from none."""
-        if "who" not in kept:
-            none = np.zeros((0, size), dtype=np.float32)
-            no_rows = np.zeros((0, rows), dtype=np.float32)
-            return cls(np.zeros(0, dtype=np.int64), none, none, none, np.zeros((0, 5)), no_rows, no_rows)
-        return cls(
-            np.asarray(kept["who"], dtype=np.int64),
-            np.asarray(kept["sums"], dtype=np.float32),
-            np.asarray(kept["earlier"], dtype=np.float32),
-            np.asarray(kept["model"], dtype=np.float32),
-            np.asarray(kept["tallies"], dtype=np.float64),
-            np.asarray(kept["gains"], dtype=np.float32),
-            np.asarray(kept["others"], dtype=np.float32),
-        )
+        widths = {"sums": size, "earlier": size, "model": size, "tallies": 5, "gains": rows, "others": rows}
+        none = {name: np.zeros((0, width), dtype=np.float32) for name, width in widths.items()}
+        given: dict[str, Any] = {"who": np.zeros(0, dtype=np.int64), **none, **kept}
+        types = {"who": np.int64, "tallies": np.float64}
+        for name in ("who", *widths):
+            given[name] = np.asarray(given[name], dtype=types.get(name, np.float32))
+        return cls(**{name: given[name] for name in ("who", *widths)})
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {
-            "who": self.who,
-            "sums": self.sums,
-            "earlier": self.earlier,
-            "model": self.model,
-            "tallies": self.tallies,
-            "gains": self.gains,
-            "others": self.others,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def places(self, providers: Sequence[int]) -> tuple[Memory, list[int]]:
         """The memory with a place for each of these, and the places."""
         known = {int(i): place for place, i in enumerate(self.who.tolist())}
         new = [i for i in providers if i not in known]
         known.update({i: place for place, i in enumerate(new, len(self.who))})
-        if not new:
-            return self, [known[i] for i in providers]
-        more = len(new)
-        grown = Memory(
-            np.concatenate([self.who, np.array(new, dtype=np.int64)]),
-            _with_rows(self.sums, more),
-            _with_rows(self.earlier, more),
-            _with_rows(self.model, more),
-            _with_rows(self.tallies, more),
-            _with_rows(self.gains, more),
-            _with_rows(self.others, more),
-        )
-        return grown, [known[i] for i in providers]
+        grown: dict[str, Any] = {name: _with_rows(rows, len(new)) for name, rows in self.arrays().items()}
+        grown["who"] = np.array([*self.who.tolist(), *new], dtype=np.int64)
+        return Memory(**grown) if new else self, [known[i] for i in providers]
 
     def with_answers(self, places: Sequence[int], units: Floats, lengths: Floats, now: Floats, same: Places) -> Memory:
         """With answers of length one to the model `now`, and with which of them are `same` as the earlier ones.
@@ -192,4 +171,36 @@ def of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
 
 def _with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:
     """With so many rows of zeros at its end."""
-    return np.concatenate([array, np.zeros((more, array.shape[1]), dtype=array.dtype)])
+    return np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)])
+
+
+SIZE = 256
+"""The numbers of a sketch. Shorter vectors are their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    r"""A linear map to `SIZE` numbers: number k is the sum of the entries k, k + SIZE, …, each with a random sign.
+
+    With signs ε, ⟨Sx, Sy⟩ = Σ ε_i ε_j x_i y_j over i ≡ j, so its mean is ⟨x, y⟩ and its variance is at most
+    2 ‖x‖² ‖y‖² / SIZE (the count sketch of Charikar, Chen and Farach-Colton, 2002, with buckets in turn). The signs are
+    the same for all rounds and providers.
+    """
+
+    signs: Tensor | None
+
+    @classmethod
+    def of(cls, params: Tensor) -> Sketch:
+        if len(params) <= SIZE:
+            return cls(None)
+        rows = -(-len(params) // SIZE)
+        signs = stream(0, 0, "sketch").integers(0, 2, rows * SIZE) * 2 - 1
+        signs[len(params) :] = 0
+        return cls(torch.from_numpy(signs).to(params))
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """[m, d] → [m, min(d, SIZE)], on the CPU."""
+        if self.signs is None:
+            return vectors.double().cpu()
+        padded = torch.nn.functional.pad(vectors, (0, len(self.signs) - vectors.shape[1]))
+        return (padded * self.signs).view(len(vectors), -1, SIZE).sum(1).double().cpu()

@@ -1,4 +1,4 @@
-"""What the watch needs to see anything: rows, and dimensions of the model."""
+"""The least that the inspection of updates needs to see anything."""
 
 from __future__ import annotations
 

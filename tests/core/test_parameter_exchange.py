@@ -19,9 +19,9 @@ from databazaar.engines import Ask, Engine, LoopEngine
 from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
+from databazaar.learning.parameter_exchange import frozen_digest, lean_copy
 from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Task
-from databazaar.learning.travelling import frozen_digest, lean_copy
 from databazaar.randomness import oracle_key
 from databazaar.runs.folder import RunFolder
 

@@ -10,7 +10,7 @@ from databazaar.defence import Defence
 from databazaar.defence.arms import share_of
 from databazaar.defence.judge import FEWEST, FIRST_LOOK
 from databazaar.defence.words import COMPARING, names_on
-from databazaar.market.watch.needs import CHANGES, FEW_DIMENSIONS, FEWEST_ROWS, ROOM
+from databazaar.market.inspection.thresholds import CHANGES, FEW_DIMENSIONS, FEWEST_ROWS, ROOM
 
 HELD = (
     f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "

@@ -26,15 +26,14 @@ from torch import Tensor
 
 from databazaar.defence import Defence, Findings
 from databazaar.defence.court import Court
-from databazaar.defence.findings import NOT_NEW
+from databazaar.defence.findings import LISTS, NOT_NEW
 from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
+from databazaar.market.inspection.holdout_parts import Parts
+from databazaar.market.inspection.memory import SAME, Memory, Sketch, of_length_one
+from databazaar.market.inspection.thresholds import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.move import length
-from databazaar.market.watch.memory import SAME, Memory, of_length_one
-from databazaar.market.watch.needs import CHANGES, FEW_DIMENSIONS, ROOM
-from databazaar.market.watch.parts import Parts
-from databazaar.market.watch.sketch import Sketch
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.bool_]
@@ -83,7 +82,9 @@ class Watch:
         replies = self._lengths(state, replies, there, figures)
         public = self._public(state, params)
         if there:
-            memory, at = self._memory(state).places([asked[place] for place in there])
+            rows = 0 if self.parts is None else self.parts.rows
+            memory = Memory.of(state, len(np.asarray(state["last"])), rows)
+            memory, at = memory.places([asked[place] for place in there])
             units, lengths = of_length_one(self.sketch(replies.updates[there]).numpy())
             private = units - (units @ public) @ public.T
             earlier = memory.earlier[at] - (memory.earlier[at] @ public) @ public.T
@@ -96,11 +97,9 @@ class Watch:
             memory = self._remember(memory, answers, private[new], court.arm, figures)
             memory = self._score(memory, answers, params, replies.updates, step, figures)
             state.update(memory.arrays())
-        return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
-
-    def _memory(self, state: Kept) -> Memory:
-        size = len(np.asarray(state["last"]))
-        return Memory.of(state, size, 0 if self.parts is None else self.parts.rows)
+        limit, harms = self.defence.screen, zip(asked, figures.lists["harm"], strict=True)
+        left_out = frozenset(i for i, harm in harms if limit is not None and harm is not None and harm > limit)
+        return Watched(replies, figures.findings(), left_out, state)
 
     def _lengths(
         self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: _Figures
@@ -112,7 +111,7 @@ class Watch:
         usual = _usual(before if len(before) else lengths[there])
         scales = np.ones(len(lengths))
         for place in there:
-            figures.length[place] = float(lengths[place] / usual) if usual > 0 else 1.0
+            figures.note("length", place, float(lengths[place] / usual) if usual > 0 else 1.0)
             if self.defence.clip is not None and lengths[place] > self.defence.clip * usual > 0:
                 scales[place] = self.defence.clip * usual / lengths[place]
         state["lengths"] = np.concatenate([before, (lengths * scales)[there]])[-LENGTHS:]
@@ -152,8 +151,8 @@ class Watch:
         return public, same & (squares > 0)
 
     def _nothing(self, state: Kept, lengths: Floats) -> Places:
-        """Which updates are next to nothing beside the usual length. That is the lower quartile here: else whoever
-        sends very long ones, and is half of those asked, would make everybody else's void."""
+        """Which updates are next to nothing beside the usual length. That is the lower quartile here: very long
+        updates from half of those asked must not make all others void."""
         usual = np.quantile(np.asarray(state["lengths"], dtype=np.float64), 0.25, method="lower")
         found: Places = lengths < (self.defence.new or 0.0) * float(usual)
         return found
@@ -169,7 +168,8 @@ class Watch:
         if self.defence.data is not None:
             for place, signal in zip(answers.there, memory.signals(answers.at, answers.owners, ORDINARY), strict=True):
                 if signal is not None:
-                    figures.signal[place], figures.error[place] = signal
+                    figures.note("signal", place, signal[0])
+                    figures.note("error", place, signal[1])
         if self.defence.alike is not None and private.shape[1] >= FEW_DIMENSIONS:
             for own in answers.at:
                 for other, cosine in memory.alike(own):
@@ -188,17 +188,13 @@ class Watch:
         share = step / len(there)
         gains = self.parts.gains(params, share * updates[there])
         for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
-            figures.harm[place] = harm
+            figures.note("harm", place, harm)
         if self.defence.leak is not None and len(there) >= FEWEST:
             others = median_of_others(gains)
             memory = memory.with_gains(at, gains - others, others)
             for place, own in zip(there, at, strict=True):
-                figures.leak[place] = self.parts.difference(memory.unexplained(own, owners))
+                figures.note("leak", place, self.parts.difference(memory.unexplained(own, owners)))
         return memory
-
-    def _left_out(self, asked: Sequence[int], figures: _Figures) -> frozenset[int]:
-        limit, found = self.defence.screen, zip(asked, figures.findings().harm, strict=True)
-        return frozenset(i for i, harm in found if limit is not None and harm is not None and harm > limit)
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -249,27 +245,12 @@ class _Figures:
     """Findings in the making. Figures are kept to four digits, so that what is recorded is what is judged by."""
 
     def __init__(self, asked: int) -> None:
-        self.length: list[float | None] = [None] * asked
-        self.harm: list[float | None] = [None] * asked
-        self.leak: list[float | None] = [None] * asked
-        self.signal: list[float | None] = [None] * asked
-        self.error: list[float | None] = [None] * asked
+        self.lists: dict[str, list[float | None]] = {name: [None] * asked for name in LISTS}
         self.alike: dict[tuple[int, int], float] = {}
 
+    def note(self, name: str, place: int, figure: float) -> None:
+        self.lists[name][place] = float(f"{figure:.4g}")
+
     def findings(self) -> Findings:
-        return Findings(
-            _short(self.length),
-            _short(self.harm),
-            _short(self.leak),
-            _short(self.signal),
-            _short(self.error),
-            [(one, other, _four_digits(cosine)) for (one, other), cosine in self.alike.items()],
-        )
-
-
-def _short(figures: Sequence[float | None]) -> list[float | None]:
-    return [None if figure is None else _four_digits(figure) for figure in figures]
-
-
-def _four_digits(figure: float) -> float:
-    return float(f"{figure:.4g}")
+        alike = [(one, other, float(f"{cosine:.4g}")) for (one, other), cosine in self.alike.items()]
+        return Findings(**self.lists, alike=alike)

@@ -1,9 +1,8 @@
 """Arrays that are too large for a database: files beside it, which take turns.
 
-A round writes its arrays into files that the last transaction does not name, in place, and waits once for the disk. The
-round's own transaction then names them, with their hashes. So the files that a ledger names are whole at any moment,
-whenever the process is killed: only others are being written. An array that the last transaction names already, such as
-the best model so far, is named once more and not written again.
+A round writes its arrays into files that the last transaction does not name, and waits for the disk. The round's own
+transaction then names them, with their hashes: the files that a ledger names are whole whenever the process is killed.
+An array that the last transaction names already, such as the best model so far, is not written again.
 
 Each file is a safetensors file of one vector.
 """
@@ -15,10 +14,9 @@ import json
 import math
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from io import FileIO
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +43,15 @@ def is_large(array: NDArray[Any]) -> bool:
     return array.nbytes >= LARGE and array.dtype.str in TYPES.values()
 
 
-class Large:
+class HashedArray:
     """An array with its hash, which is computed once, when it is first asked for."""
 
-    def __init__(self, array: NDArray[Any], known: str | None = None) -> None:
-        self._array = np.asarray(array, order="C")
-        self._hash = known
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = np.asarray(array, order="C")
 
-    @property
-    def array(self) -> NDArray[Any]:
-        return self._array
-
-    @property
+    @cached_property
     def hash(self) -> str:
-        if self._hash is None:
-            self._hash = hash_array(self.array)
-        return self._hash
+        return hash_array(self.array)
 
 
 class DamagedFileError(LedgerError):
@@ -68,7 +59,7 @@ class DamagedFileError(LedgerError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayFile:
     """Where an array is, as a transaction names it."""
 
     file: str
@@ -82,7 +73,7 @@ class Place:
         if not shape or not texts or not _NAME.fullmatch(self.file) or self.type not in TYPES.values():
             raise ValueError("it names no file of ours")
 
-    def read(self, folder: Path) -> Large:
+    def read(self, folder: Path) -> HashedArray:
         """The array as it was written. Anything else is refused by its size or its hash."""
         path, dtype = folder / self.file, np.dtype(self.type)
         size = math.prod(self.shape) * dtype.itemsize
@@ -105,15 +96,16 @@ class Place:
             raise
         except BazaarError as odd:
             raise odd if isinstance(odd, DamagedFileError) else DamagedFileError(str(odd)) from None
-        if rest or hash_array(array) != self.hash:
+        found = HashedArray(array)
+        if rest or found.hash != self.hash:
             raise self._refused(path, "does not hold the numbers that the ledger names")
-        return Large(array, self.hash)
+        return found
 
     def _refused(self, path: Path, why: str) -> DamagedFileError:
         return DamagedFileError(f"{path}, which the next round starts from, {why}: put the old file back")
 
 
-Places = dict[str, Place]
+Places = dict[str, ArrayFile]
 """By the arrays' names."""
 
 
@@ -123,7 +115,7 @@ def places_in(text: bytes) -> Places:
     if not text.startswith(b"{"):  # as safetensors it would have a header of petabytes
         return {}
     try:
-        return {name: Place(**place) for name, place in json.loads(text).items()}
+        return {name: ArrayFile(**place) for name, place in json.loads(text).items()}
     except (TypeError, AttributeError, RecursionError) as reason:
         raise ValueError(f"it names no files ({reason!r:.60})") from None
 
@@ -134,108 +126,59 @@ def text_of(places: Places) -> bytes:
 
 
 class Files:
-    """The files of one run, in its folder.
-
-    `begin` writes arrays, `places` waits for them, and `keep` says that a transaction names them now. `named` tells
-    which files the last transaction names, for whoever comes after another process or a commit that failed.
-    """
+    """The files of one run, in its folder. `write` writes arrays, and `keep` says that a transaction names them now.
+    `named` tells which files the last transaction names, after another process or a commit that failed."""
 
     def __init__(self, folder: Path, named: Callable[[], Iterable[str]]) -> None:
         self.folder = folder.absolute()
         self._named = named
-        self._kept: dict[str, Large | None] | None = None  # the files that must not be written, where that is known
-        self._arrays: Mapping[str, Large] = {}
-        self._begun: dict[str, str] = {}
-        self._open: dict[str, FileIO] = {}
-        self._writer: threading.Thread | None = None
-        self._failed: BaseException | None = None
+        self._kept: dict[str, HashedArray | None] | None = None  # what must not be written, where known
+        self._written: dict[str, HashedArray | None] = {}
 
-    def begin(self, arrays: Mapping[str, Large]) -> None:
-        """Begins to write what is not there yet. The arrays must not change until `places` has waited for them."""
-        self._wait()
-        if self._kept is None:
-            self._kept = dict.fromkeys(self._named())
-        there = {id(large): file for file, large in self._kept.items() if large is not None}
-        self._arrays, self._begun, self._failed = arrays, {}, None
-        new = []
+    def write(self, arrays: Mapping[str, HashedArray]) -> Places:
+        """Where these arrays are, once they are durable there."""
+        kept = dict.fromkeys(self._named()) if self._kept is None else self._kept
+        self._kept, self._written = None, {}  # until it is known what was committed
+        there = {id(large): file for file, large in kept.items() if large is not None}
+        places, new = {}, False
         for name, large in arrays.items():
             if id(large) not in there:
-                there[id(large)] = file = self._free({*self._kept, *there.values()})
-                new.append((file, large))
-            self._begun[name] = there[id(large)]
+                taken = {*kept, *self._written}
+                free = (f"snapshot-{number}.safetensors" for number in range(1, 1000))
+                there[id(large)] = file = next(file for file in free if file not in taken)
+                self._write(self.folder / file, large.array)
+                new = True
+            file = there[id(large)]
+            self._written[file] = large
+            places[name] = ArrayFile(file, large.array.dtype.str, list(large.array.shape), large.hash)
         if new:
-            self._writer = threading.Thread(target=self._write_all, args=(new,), name="snapshot")
-            self._writer.start()
-
-    def _free(self, taken: set[str]) -> str:
-        return next(file for number in range(1, 1000) if (file := f"snapshot-{number}.safetensors") not in taken)
-
-    def places(self, arrays: Mapping[str, Large]) -> Places:
-        """Where these arrays are, once they are durable there. What went wrong meanwhile is raised here."""
-        if self._arrays is not arrays:
-            self.begin(arrays)
-        self._wait()
-        self._kept = None  # until it is known what was committed
-        if self._failed is not None:
-            raise self._failed
-        return {
-            name: Place(self._begun[name], large.array.dtype.str, list(large.array.shape), large.hash)
-            for name, large in arrays.items()
-        }
+            sync_folder(self.folder)
+        return places
 
     def keep(self) -> None:
-        """The arrays that were begun last are the ones that the ledger names from now on."""
-        self._kept = {self._begun[name]: large for name, large in self._arrays.items()}
+        """The arrays that were written last are the ones that the ledger names from now on."""
+        self._kept = self._written
 
-    def _wait(self) -> None:
-        if self._writer is not None:
-            self._writer.join()
-            self._writer = None
-
-    def _write_all(self, arrays: list[tuple[str, Large]]) -> None:
-        """Runs beside the hashing of the same arrays, which takes as long."""
-        known = len(self._open)
-        try:
-            for file, large in arrays:
-                self._write(file, large.array)
-            if len(self._open) > known:
-                sync_folder(self.folder)
-        except BaseException as reason:
-            self._failed = reason
-
-    def _write(self, name: str, array: NDArray[Any]) -> None:
+    def _write(self, path: Path, array: NDArray[Any]) -> None:
+        """Makes a new file: what lies in its place, whatever that is, is not written to."""
         if array.nbytes > LARGEST:
             raise BazaarError(f"the model has {array.nbytes:,} bytes: no more than {LARGEST:,} can be read again")
-        file = self._open.get(name) or self._made(name)
-        descriptor, size = file.fileno(), HEADER + array.nbytes
-        if os.fstat(descriptor).st_size > size:
-            os.ftruncate(descriptor, size)
-        _write_at(descriptor, memoryview(_header(array)), 0)
-        _write_at(descriptor, _bytes_of(array), HEADER)
-        getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
-
-    def _made(self, name: str) -> FileIO:
-        """A new file, also where one lies that this process has not made: whatever that is, it is not written to."""
-        path = self.folder / name
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._open[name] = file = FileIO(os.open(path, flags, 0o666), "r+b")
-        return file
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            _write_at(descriptor, memoryview(_header(array)), 0)
+            _write_at(descriptor, _bytes_of(array), HEADER)
+            getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
+        finally:
+            os.close(descriptor)
 
     def remove(self) -> None:
         """Removes all files of this kind from the folder: the ledger names none of them any more."""
-        self.close()
         for path in self.folder.glob("snapshot-*"):
             if _NAME.fullmatch(path.name):
                 path.unlink()
-
-    def close(self) -> None:
-        self._wait()
-        for file in self._open.values():
-            with contextlib.suppress(OSError):  # what counts was waited for
-                file.close()
-        self._open = {}
 
 
 def sync_folder(folder: Path) -> None:
