@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo serve reproduce-quick test check checked all-tests coverage lint style types docs bench faults simulate fuzz clean constraints hashed chromium postgres
+.PHONY: help demo serve reproduce-quick test check checked all-tests coverage lint style types docs bench faults simulate fuzz mutants clean constraints hashed chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -80,6 +80,9 @@ simulate: .venv/.installed-test  ## Play 10,000 markets over a simulated network
 
 fuzz: .venv/.installed-test  ## Read 1,000,000 mutated messages, frames, files and ledger entries
 	$(BIN)/python scripts/fuzz.py
+
+mutants: .venv/.installed-test  ## Change the code of money and rights in thousands of small ways: do the tests notice?
+	$(BIN)/python scripts/mutants.py
 
 clean:  ## Remove the environment, caches and builds; runs/ stays
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

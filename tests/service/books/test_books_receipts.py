@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from databazaar.canonical import GENESIS, chained
 from databazaar.client.journal import Entry, Hidden, read_journal
@@ -17,10 +19,11 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
 from databazaar.service import journal
 from databazaar.service import receipts as keys
+from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Contract, Offer, OfferVersion
-from databazaar.service.errors import MissingError
+from databazaar.service.database.tables import Contract, Offer, OfferVersion, Organisation
+from databazaar.service.errors import DeniedError, MissingError
 from databazaar.service.receipts import HubKey, issue, receipts_of
 from databazaar.service.settings import Settings
 from small_books import RUN_HEAD, close, deposit, fund, join, new_job
@@ -57,12 +60,39 @@ def made(sqlite_database: Database, settings: Settings, tmp_path: Path) -> Made:
             is receipt
         )
         deposit(session, "acme", 1, "2")
+        assert receipt.organisation_id == bank.organisation_id
         assert receipts_of(session, bank) == receipts_of(session, bank, contract.id) == [receipt]
         assert receipts_of(session, acme) == []
         with pytest.raises(MissingError, match="no receipt of that contract"):
             receipts_of(session, acme, contract.id)
         path.write_text("".join(journal.exported(session)))
     return {"body": receipt.body, "signature": receipt.signature}, key, path
+
+
+def test_every_contract_has_a_receipt_of_its_own_and_the_newest_comes_first(
+    made: Made, sqlite_database: Database, settings: Settings
+) -> None:
+    with sqlite_database.begin() as session:
+        first = session.scalars(select(Contract)).one()
+        bank = Caller.of(session.get_one(Organisation, first.provider_id))
+        acme = session.get_one(Organisation, first.consumer_id)
+        new_job(session, Caller.of(acme), "j2")
+        sides = {"consumer_id": first.consumer_id, "provider_id": first.provider_id, "expires_at": first.expires_at}
+        second = Contract(job_id="j2", offer_id="o1", version_id="v1", price=2, terms={}, **sides)
+        session.add(second)
+        session.flush()
+        fund(session, "acme", "j2", 10)
+        entry = close(session, "acme", "j2", 10, {})
+        about: dict[str, Any] = {"market": "Fair", "currency": Currency("EUR", 2), "run_head": RUN_HEAD}
+        other = issue(session, HubKey.of(settings), second, entry, **about)
+        assert (other.contract_id, other.body["job"], other.body["journal_hash"]) == (second.id, "j2", entry.hash)
+        assert (other.body["accesses"], other.body["paid"]) == (0, 0), "where nothing was asked"
+        other.created_at = now() + dt.timedelta(hours=1)
+        session.flush()
+        assert [one.contract_id for one in receipts_of(session, bank)] == [second.id, first.id]
+        assert [one.contract_id for one in receipts_of(session, bank, first.id)] == [first.id]
+        with pytest.raises(DeniedError, match="needs the right 'read'"):
+            receipts_of(session, replace(bank, scopes=frozenset({"offers"})))
 
 
 def test_a_receipt_says_what_was_paid_and_for_what(made: Made) -> None:

@@ -1,0 +1,112 @@
+"""Who asks, as a request says it, without an app around it: tokens, cookies and the tokens of forms."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import Request, Response
+
+from databazaar.service.errors import DeniedError
+from databazaar.service.http.security_callers import (
+    SAFE,
+    Credentials,
+    begin_session,
+    cookie_name,
+    credentials_of,
+    csrf_of,
+    csrf_token,
+    end_session,
+    require_csrf,
+)
+from databazaar.service.settings import Settings
+
+
+def request(headers: dict[str, str], *, secure: bool = False, body: bytes = b"") -> Request:
+    settings = Settings(Path("nowhere"), secure=secure)
+    app = SimpleNamespace(state=SimpleNamespace(web=SimpleNamespace(settings=settings)))
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": named, "app": app}, receive)
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({}, None),
+        ({"authorization": "Bearer abc"}, Credentials("abc", "api")),
+        ({"authorization": "bEARER  abc "}, Credentials("abc", "api")),
+        ({"authorization": "Bearer abc", "cookie": "bazaar=s"}, Credentials("abc", "api")),
+        ({"authorization": "Bearer"}, None),
+        ({"authorization": "Bearer  "}, None),
+        ({"authorization": "Basic abc"}, None),
+        ({"authorization": "Basic abc", "cookie": "bazaar=s"}, None),
+        ({"authorization": "", "cookie": "bazaar=s"}, None),
+        ({"cookie": "bazaar=s"}, Credentials("s", "session")),
+        ({"cookie": "bazaar="}, None),
+        ({"cookie": "__Host-bazaar=s"}, None),
+        ({"cookie": "__Host-bazaar=s", "secure": "yes"}, Credentials("s", "session")),
+        ({"cookie": "bazaar=s", "secure": "yes"}, None),
+    ],
+)
+def test_whose_secret_came_with_a_request(headers: dict[str, str], found: Credentials | None) -> None:
+    secure = "secure" in headers
+    asked = request({name: value for name, value in headers.items() if name != "secure"}, secure=secure)
+    assert credentials_of(asked) == found
+    session = found is not None and found.kind == "session"
+    assert csrf_of(asked) == (csrf_token("s") if session else "")
+
+
+def test_a_secret_is_not_shown_and_a_digest_is_not_the_secret() -> None:
+    credentials = Credentials("abc", "api")
+    assert repr(credentials) == "Credentials(api)"
+    assert credentials.digest == hashlib.sha256(b"abc").hexdigest()
+    assert csrf_token("abc") == hmac.new(b"abc", b"databazaar: forms", "sha256").hexdigest()
+    assert frozenset({"GET", "HEAD", "OPTIONS"}) == SAFE
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "fine"),
+    [
+        ({"x_csrf_token": csrf_token("s")}, b"", True),
+        ({"x_csrf_token": csrf_token("t")}, b"", False),
+        ({"x_csrf_token": ""}, b"", False),
+        ({}, b"", False),
+        ({"content_type": FORM}, f"csrf={csrf_token('s')}".encode(), True),
+        ({"content_type": FORM}, f"csrf={csrf_token('t')}".encode(), False),
+        ({"content_type": FORM}, b"other=1", False),
+        ({"content_type": "text/plain"}, f"csrf={csrf_token('s')}".encode(), False),
+        ({"content_type": FORM, "x_csrf_token": "no"}, f"csrf={csrf_token('s')}".encode(), False),
+    ],
+)
+def test_a_form_carries_the_token_of_its_session(headers: dict[str, str], body: bytes, fine: bool) -> None:
+    asked = request(headers, body=body)
+    if fine:
+        asyncio.run(require_csrf(asked, "s"))
+        return
+    with pytest.raises(DeniedError, match="this form is not of your session"):
+        asyncio.run(require_csrf(asked, "s"))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_cookie_of_a_session(secure: bool) -> None:
+    settings, response = Settings(Path("nowhere"), secure=secure), Response()
+    begin_session(response, settings, "secret")
+    end_session(response, settings)
+    begun, ended = (cookie.split("; ") for cookie in response.headers.getlist("set-cookie"))
+    name = "__Host-bazaar" if secure else "bazaar"
+    assert cookie_name(settings) == name
+    flags = {"httponly", "path=/", "samesite=lax"} | ({"secure"} if secure else set())
+    assert begun[0] == f"{name}=secret" and {part.lower() for part in begun[1:]} == flags
+    assert ended[0] == f'{name}=""' and flags <= {part.lower() for part in ended[1:]} and "Max-Age=0" in ended

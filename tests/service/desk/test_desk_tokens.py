@@ -1,0 +1,224 @@
+"""Tokens to the last bound: who may make and end which, how long they hold, and what they let do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+from argon2 import PasswordHasher
+from sqlalchemy import update
+
+from databazaar.service import credentials
+from databazaar.service.credentials import digest_of, new_token
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Organisation, Person, Token
+from databazaar.service.errors import DeniedError, InvalidError, MissingError, UnknownCallerError
+from desk_market import DeskMarket
+
+SECOND = dt.timedelta(seconds=1)
+
+
+def test_a_token_holds_as_long_as_was_asked_and_keeps_no_secret(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        for days in (1, 365):
+            before = now()
+            token, secret = credentials.issue_token(
+                session, small["buyer"], label="ci", scopes=["read", "jobs", "read"], days=days
+            )
+            lasting = token.expires_at - dt.timedelta(days=days)
+            assert before - SECOND <= lasting <= now() + SECOND
+            assert (token.kind, token.label, token.scopes) == ("api", "ci", ["jobs", "read"])
+            assert token.organisation_id == small["buyer"].organisation_id
+            assert token.person_id == small["buyer"].person_id and token.digest == digest_of(secret) != secret
+        for days in (0, 366, -1):
+            with pytest.raises(InvalidError, match=f"days = {days} is not between 1 and 365"):
+                credentials.issue_token(session, small["buyer"], label="x", scopes=["read"], days=days)
+        with pytest.raises(InvalidError, match="must name some of read, jobs, offers, money, operate"):
+            credentials.issue_token(session, small["buyer"], label="x", scopes=["read", "fly"], days=1)
+
+
+def test_a_digest_is_the_sha_256_of_any_text() -> None:
+    assert digest_of("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert len(digest_of("\ud800")) == 64
+
+
+def test_whose_tokens_whoever_makes_them_may_make(small: DeskMarket) -> None:
+    buyer, north, hub = small["buyer"], small["north"], small["hub"]
+    with small.database.begin() as session:
+        own, _ = credentials.issue_token(
+            session, buyer, label="x", scopes=["read"], days=1, organisation_id=buyer.organisation_id
+        )
+        assert own.person_id == buyer.person_id
+        with pytest.raises(DeniedError, match="only the market's operator"):
+            credentials.issue_token(
+                session, buyer, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
+            )
+        weak = replace(hub, scopes=frozenset({"read"}))
+        with pytest.raises(DeniedError, match="'operate'"):
+            credentials.issue_token(
+                session, weak, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
+            )
+        theirs, _ = credentials.issue_token(
+            session, hub, label="x", scopes=["read"], days=1, organisation_id=north.organisation_id
+        )
+        assert (theirs.person_id, theirs.organisation_id) == (None, north.organisation_id)
+
+
+@pytest.mark.parametrize("kind", ["api", "session"])
+def test_what_a_caller_is(small: DeskMarket, kind: str) -> None:
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        lasting = dt.timedelta(hours=1)
+        token, secret = new_token(session, buyer.organisation_id, buyer.person_id, kind, lasting, ["jobs", "operate"])
+        caller = credentials.caller_of(session, secret, kind)  # type: ignore[arg-type]
+        assert (caller.organisation_id, caller.slug, caller.token_id) == (buyer.organisation_id, "buyer", token.id)
+        assert (caller.operates, caller.consumes, caller.provides) == (False, True, False)
+        if kind == "api":
+            assert caller.scopes == {"jobs"} and caller.person_id is None
+        else:
+            assert caller.scopes == {"read", "jobs", "money"} and caller.person_id == buyer.person_id
+        other = "session" if kind == "api" else "api"
+        with pytest.raises(UnknownCallerError):
+            credentials.caller_of(session, secret, other)  # type: ignore[arg-type]
+        for changed in (
+            update(Token).where(Token.id == token.id).values(revoked_at=now()),
+            update(Token).where(Token.id == token.id).values(revoked_at=None, expires_at=now() - SECOND),
+            update(Token).where(Token.id == token.id).values(expires_at=now() + lasting, digest="0" * 64),
+        ):
+            session.execute(changed)
+            with pytest.raises(UnknownCallerError, match="unknown, has expired or was revoked"):
+                credentials.caller_of(session, secret, kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("who", ["person", "organisation"])
+def test_a_token_of_who_is_shut_out_holds_no_longer_although_it_is_not_revoked(small: DeskMarket, who: str) -> None:
+    with small.database.begin() as session:
+        _, secret = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=1)
+        credentials.caller_of(session, secret, "api")
+        if who == "person":
+            session.execute(update(Person).where(Person.id == small["buyer"].person_id).values(disabled_at=now()))
+        else:
+            whose = Organisation.id == small["buyer"].organisation_id
+            session.execute(update(Organisation).where(whose).values(suspended_at=now()))
+        with pytest.raises(UnknownCallerError):
+            credentials.caller_of(session, secret, "api")
+
+
+def test_who_may_end_a_token(small: DeskMarket) -> None:
+    buyer, rival, hub = small["buyer"], small["rival"], small["hub"]
+    with small.database.begin() as session:
+        several = [credentials.issue_token(session, buyer, label=str(i), scopes=["read"], days=1)[0] for i in range(4)]
+        by_itself = replace(buyer, person_id=None, token_id=several[0].id)
+        for denied in (rival, replace(rival, person_id=None, token_id="x")):
+            with pytest.raises(MissingError):
+                credentials.revoke_token(session, denied, several[0].id)
+        with pytest.raises(DeniedError, match="a token revokes itself alone"):
+            credentials.revoke_token(session, by_itself, several[1].id)
+        with pytest.raises(MissingError):
+            credentials.revoke_token(session, buyer, "0" * 32)
+        assert all(token.revoked_at is None for token in several)
+        for caller, token in (
+            (by_itself, several[0]),
+            (buyer, several[1]),
+            (hub, several[2]),
+            (replace(hub, person_id=None), several[3]),
+        ):
+            ended = credentials.revoke_token(session, caller, token.id)
+            assert ended is token and token.revoked_at is not None
+        first = several[1].revoked_at
+        assert credentials.revoke_token(session, buyer, several[1].id).revoked_at == first
+
+
+def test_tokens_are_listed_the_newest_first_and_sessions_are_not(small: DeskMarket) -> None:
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        made = [credentials.issue_token(session, buyer, label=label, scopes=["read"], days=1)[0] for label in "abc"]
+        for age, token in enumerate(made):
+            token.created_at = now() - dt.timedelta(hours=(2, 0, 1)[age])
+        session.flush()
+        assert [token.label for token in credentials.tokens(session, buyer)] == ["b", "c", "a"]
+        assert credentials.tokens(session, small["rival"]) == []
+        with pytest.raises(DeniedError):
+            credentials.tokens(session, replace(buyer, scopes=frozenset({"jobs"})))
+
+
+def test_signing_out_ends_one_session_once(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        one, other = (credentials.sign_in_vouched(session, "ann@buyer.example") for _ in range(2))
+        credentials.sign_out(session, one.caller)
+        token = session.get_one(Token, one.caller.token_id)
+        ended = token.revoked_at
+        credentials.sign_out(session, one.caller)
+        assert ended is not None and token.revoked_at == ended
+        assert credentials.caller_of(session, other.session_secret, "session") == other.caller
+        credentials.sign_out(session, replace(other.caller, token_id=None))
+        credentials.sign_out(session, replace(other.caller, token_id="0" * 32))
+        assert credentials.caller_of(session, other.session_secret, "session") == other.caller
+
+
+def test_a_new_password_ends_the_persons_other_sessions_and_links_and_nothing_else(
+    small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    buyer, hour = small["buyer"], dt.timedelta(hours=1)
+    with small.database.begin() as session:
+        gone = now() - hour
+
+        def token(slug: str, kind: str) -> Token:
+            whose = small[slug]
+            return new_token(session, whose.organisation_id, whose.person_id, kind, hour, ["read"])[0]
+
+        kept = [token("buyer", "api"), token("rival", "session"), token("rival", "link"), token("rival", "api")]
+        ended = [token("buyer", "session"), token("buyer", "link")]
+        before, used = token("buyer", "session"), token("buyer", "session")
+        before.revoked_at = gone
+        session.flush()
+        credentials.set_password(session, replace(buyer, token_id=used.id), "correct horse battery")
+        for one in (*kept, *ended, before, used):
+            session.refresh(one)
+        assert [one.revoked_at for one in (*kept, used)] == [None] * 5
+        assert all(one.revoked_at is not None for one in ended) and before.revoked_at == gone
+        credentials.set_password(session, replace(buyer, token_id=None), "another horse battery")
+        session.refresh(used)
+        assert used.revoked_at is not None
+        for length, fine in ((11, False), (12, True), (200, True), (201, False)):
+            if fine:
+                credentials.set_password(session, buyer, "x" * length)
+            else:
+                with pytest.raises(InvalidError, match="12 to 200 characters"):
+                    credentials.set_password(session, buyer, "x" * length)
+        with pytest.raises(DeniedError):
+            credentials.set_password(session, replace(buyer, person_id=None), "x" * 12)
+
+
+def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the password whose hash is checked in place of none."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    monkeypatch.setattr(credentials, "_HASHER", hasher)
+    monkeypatch.setattr(credentials, "_nobodys", lambda: hasher.hash("known"))
+    with pytest.raises(UnknownCallerError):
+        credentials.check_password(None, "known")
+    credentials.check_password(hasher.hash("known"), "known")
+    for wrong in (hasher.hash("other"), "no hash"):
+        with pytest.raises(UnknownCallerError):
+            credentials.check_password(wrong, "known")
+
+
+def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -> None:
+    buyer, rival, hub = small["buyer"], small["rival"], small["hub"]
+    with small.database.begin() as session:
+        assert credentials.own_person(session, buyer, buyer.person_id or "").id == buyer.person_id
+        assert credentials.own_person(session, hub, rival.person_id or "").id == rival.person_id
+        for person in (rival.person_id or "", "0" * 32):
+            with pytest.raises(MissingError, match="there is no such person"):
+                credentials.own_person(session, buyer, person)
+        with pytest.raises(MissingError):
+            credentials.own_person(session, hub, "0" * 32)
+        program = replace(hub, person_id=None)
+        assert credentials.own_person(session, program, rival.person_id or "").id == rival.person_id
+        for caller, person in ((program, hub), (replace(buyer, person_id=None), buyer)):
+            with pytest.raises(DeniedError, match="only a person who has signed in"):
+                credentials.own_person(session, caller, person.person_id or "")
+        with pytest.raises(DeniedError, match="'operate'"):
+            credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
