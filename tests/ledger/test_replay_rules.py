@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from databazaar.ledger.large import Large
 
 from databazaar import LedgerError, Uniform
 from databazaar.codes import Code
 from databazaar.defence import Findings
 from databazaar.ledger import Drawn, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot, Terms, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
-from databazaar.ledger.large import Large
 from databazaar.ledger.rounds import Scores
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, PricePerAccess
