@@ -17,6 +17,7 @@ from databazaar.defence import Findings
 from databazaar.ledger import Drawn, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot, Terms, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.rounds import Scores
+from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, PricePerAccess
 from databazaar.roster import Roster
@@ -50,7 +51,7 @@ def standing(rounds: int, state: Any) -> Any:
 
         def snapshot(self) -> Snapshot:
             best = model(0) if rounds < 3 else np.zeros(0) if rounds == 3 else model(2)
-            return Snapshot.of(rounds, {"sampler": state, "best": best}, Large(model(MODELS[rounds]), self.model_hash))
+            return Snapshot.of(rounds, {"sampler": state, "best": best}, HashedArray(model(MODELS[rounds])))
 
     return Standing()
 

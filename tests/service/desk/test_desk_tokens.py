@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import update
 
-from databazaar.service import credentials
+from databazaar.service import credentials, members
 from databazaar.service.credentials import digest_of, new_token
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
@@ -217,8 +217,15 @@ def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -
             credentials.own_person(session, hub, "0" * 32)
         program = replace(hub, person_id=None)
         assert credentials.own_person(session, program, rival.person_id or "").id == rival.person_id
-        for caller, person in ((program, hub), (replace(buyer, person_id=None), buyer)):
+        for caller, whose in ((program, hub), (replace(buyer, person_id=None), buyer)):
             with pytest.raises(DeniedError, match="only a person who has signed in"):
-                credentials.own_person(session, caller, person.person_id or "")
+                credentials.own_person(session, caller, whose.person_id or "")
         with pytest.raises(DeniedError, match="'operate'"):
             credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
+
+
+def test_a_program_does_not_list_its_colleagues(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        assert [person.email for person in members.people(session, small["buyer"])] == ["ann@buyer.example"]
+        with pytest.raises(DeniedError, match="only a person who has signed in"):
+            members.people(session, replace(small["buyer"], person_id=None))
