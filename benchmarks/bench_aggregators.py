@@ -31,7 +31,7 @@ from databazaar.engines import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import propose
 from databazaar.market.state import Best, State
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 
 RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping(), FLTrust()]
 ROWS, WIDTHS = 10, (7_850, 1_000_000)
@@ -56,7 +56,7 @@ def state_of(rule: Aggregator, params: Tensor, reference: Tensor) -> State:
 
 
 def table(times: int, device: torch.device) -> None:
-    drawn = Drawn(np.arange(ROWS), np.ones(ROWS), Purse(ROWS, np.ones(ROWS, dtype=np.int64)))
+    drawn = Drawn(np.arange(ROWS), np.ones(ROWS), RoundBudget(ROWS, np.ones(ROWS, dtype=np.int64)))
     print(f"{device}, {torch.get_num_threads()} threads, best of {times} once warm; in means of the same updates")
     print(f"{'':40}" + "".join(f"{f'[{ROWS}, {width:,}]':>28}" for width in WIDTHS))
     print(f"{'':40}" + f"{'move':>14}{'gains too':>14}" * len(WIDTHS))

@@ -33,15 +33,15 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
-from databazaar.roster import Purse, Roster
-from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty, Uniform
+from databazaar.roster import Roster, RoundBudget
+from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler, Uniform
 from databazaar_experiments.samplers.memory import Memory
 
 Floats = NDArray[np.float64]
 
 TUNED = {f"osmd {eta:g} {alpha:g}": OSMD(eta, alpha) for eta in (0.3, 1, 3, 10) for alpha in (0.05, 0.3)}
 UNTUNED: dict[str, Sampler] = {
-    "thrifty": Thrifty(),
+    "adaptive": Adaptive(),
     "memory": Memory(),
     **({"coins": SAMPLERS.build({"kind": "coins"})} if "coins" in SAMPLERS.kinds() else {}),
     "uniform": Uniform(),
@@ -69,9 +69,9 @@ def bench_markets(seeds: int, jobs: int, data: str | None, only: str) -> None:
         cells = (f"{written(lost[row, name]):>16}" for name in (known, *UNTUNED))
         verdict = ""
         for rival in (best, known):
-            ahead = lost[row, "thrifty"] - lost[row, rival]
+            ahead = lost[row, "adaptive"] - lost[row, rival]
             if ahead.mean() > error(ahead):
-                verdict += f"  thrifty behind {rival} by {ahead.mean():.4f} ± {error(ahead):.4f}"
+                verdict += f"  adaptive behind {rival} by {ahead.mean():.4f} ± {error(ahead):.4f}"
         say(f"{row:38}{written(lost[row, best]):>14} {best[5:]:>9}", *cells, verdict)
 
 
@@ -133,15 +133,15 @@ def _bandit(job: tuple[str, int, int, str, float, int]) -> tuple[tuple[str, int,
     sampler = OSMD.from_theory(n, budget, draws) if name == "theory" else {**TUNED, **UNTUNED}[name]
     state, left, brought = sampler.init(roster, budget, draws), budget, 0.0
     while left >= draws:
-        purse = Purse(left, roster.prices)
-        drawn = sampler.draw(state, rng, draws, purse)
+        round_budget = RoundBudget(left, roster.prices)
+        drawn = sampler.draw(state, rng, draws, round_budget)
         now = means[::-1] if kind == "the best change" and left <= budget // 2 else means
         brought += now[drawn].sum()
         left -= len(drawn)
         fade = 1 / (1 + 10 * (1 - left / budget)) if kind == "they decay" else 1.0
         offset = 5.0 if kind == "common offset" else 0.0
         gains = scale * fade * (now + offset + rng.normal(scale=0.3, size=n))[drawn]
-        state = sampler.update(state, drawn, gains, purse)
+        state = sampler.update(state, drawn, gains, round_budget)
     return (name, n, draws, kind), brought / (budget - left)
 
 
@@ -294,7 +294,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="markets whose name has this in it")
     parser.add_argument("--out", type=Path, default=None, help="where to draw the curves of incentives, as SVG")
     given = parser.parse_args()
-    ours = {"images": "tuned osmd,thrifty", "incentives": "osmd 3 0.05,thrifty,coins"}
+    ours = {"images": "tuned osmd,adaptive", "incentives": "osmd 3 0.05,adaptive,coins"}
     given.samplers = given.samplers or ours.get(given.what, "")
     data = None if given.data is None else str(given.data)
     if given.what == "markets":

@@ -26,7 +26,7 @@ from databazaar.learning.inputs import Examples
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 PROVIDERS, SAMPLES, HOLDOUT = 10, 400, 1000
@@ -127,12 +127,12 @@ def sampler(times: int, n: int = 1_000_000, per_round: int = 100) -> None:
     floats = rng.random(n)
     osmd = OSMD(eta=1.0, alpha=0.01)
     state = np.log(rng.dirichlet(np.ones(n)) * 0.98 + 0.02 / n)
-    purse = Purse(n, Roster.equal(n).prices)
-    draws = osmd.draw(state, rng, per_round, purse)
+    round_budget = RoundBudget(n, Roster.equal(n).prices)
+    draws = osmd.draw(state, rng, per_round, round_budget)
     gains = rng.normal(scale=1e-6, size=per_round)
     sort = best_of(lambda: np.sort(floats), times)
-    update = best_of(lambda: osmd.update(state, draws, gains, purse), times)
-    draw = best_of(lambda: osmd.draw(state, rng, per_round, purse), times)
+    update = best_of(lambda: osmd.update(state, draws, gains, round_budget), times)
+    draw = best_of(lambda: osmd.draw(state, rng, per_round, round_budget), times)
     print(f"\nThe sampler at n = {n:,}, best of {times}")
     print(f"np.sort of {n:,} floats {sort * 1e3:7.1f} ms")
     print(f"OSMD.update             {update * 1e3:7.1f} ms, {update / sort:.1f} sorts")

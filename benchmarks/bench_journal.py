@@ -16,7 +16,7 @@ from pathlib import Path
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Organisation
-from databazaar.service.database.upgrading import upgrade
+from databazaar.service.database.upgrade import upgrade
 
 WRITERS = 8
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from databazaar import Arbiter, Consumer, Provider, Report, Thrifty
+from databazaar import Adaptive, Arbiter, Consumer, Provider, Report
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Replies
 from databazaar.federation.messages import OracleMessage, TaskMessage
@@ -98,7 +98,7 @@ def measure(consumers: int, setting: Setting, capacity: int) -> tuple[float, flo
         engine = FederatedEngine(TASK, names, way, deadline=setting.deadline)
         budget = setting.rounds * setting.per_round
         consumer = Consumer(np.zeros(3), budget=budget, per_round=setting.per_round, utility=closeness, step=0.3)
-        arbiter = Arbiter(consumer, [Provider(name) for name in names], Thrifty(), engine=engine, seed=seed)
+        arbiter = Arbiter(consumer, [Provider(name) for name in names], Adaptive(), engine=engine, seed=seed)
         reports[seed] = arbiter.run()
 
     began = time.perf_counter()

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5_000)
     parser.add_argument("--providers", type=int, default=10)
     parser.add_argument("--per-round", type=int, default=2)
-    parser.add_argument("--sampler", default="thrifty")
+    parser.add_argument("--sampler", default="adaptive")
     parser.add_argument("--folder", type=Path, help="where the run lies, or is made; else it is thrown away")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:

@@ -21,13 +21,13 @@ import numpy as np
 import uvicorn
 
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.client.own_arbiter import Notary as Hub
+from databazaar.client.own_arbiter import NotaryClient as Hub
 from databazaar.client.own_arbiter import in_steps
 from databazaar.ledger import Entry, Notary
 from databazaar.runs.folder import RunFolder
 from databazaar.service import credentials, files, jobs, journal, members, offers
 from databazaar.service.database.connection import Database
-from databazaar.service.database.upgrading import upgrade
+from databazaar.service.database.upgrade import upgrade
 from databazaar.service.http.app import create_app
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.notary.run import NotarisedRun

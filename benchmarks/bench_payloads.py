@@ -40,7 +40,7 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.messages import OracleMessage, TaskMessage
 from databazaar.federation.provider import ProviderNode
-from databazaar.federation.signing import MarketKeys, Signer
+from databazaar.federation.signatures import MarketKeys, Signer
 from databazaar.federation.tls import client_context
 from databazaar.federation.worker import ProviderWorker
 

@@ -33,7 +33,7 @@ from databazaar.config.jobs import Job, market_job
 from databazaar.config.template import written_market
 from databazaar.data.tables import Schema
 from databazaar.learning.metrics import metrics, softmax
-from databazaar.market.worth import audit_outputs, own_rows_alone
+from databazaar.market.purchase import audit_outputs, own_rows_alone
 
 OWN_ROWS, TEST_ROWS, FLIGHTS = 2_000, 10_000, 60_000
 

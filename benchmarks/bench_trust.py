@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar.samplers import OSMD, Sampler, Thrifty
+from databazaar.samplers import OSMD, Adaptive, Sampler
 from databazaar_experiments.attacks import (
     Alie,
     Alternate,
@@ -51,7 +51,7 @@ from databazaar_experiments.attacks import (
 )
 from trust_markets import MARKETS, SHAPES
 
-SAMPLERS: dict[str, Sampler] = {"thrifty": Thrifty(), "osmd": OSMD(3.0, 0.1)}
+SAMPLERS: dict[str, Sampler] = {"adaptive": Adaptive(), "osmd": OSMD(3.0, 0.1)}
 CROWD = 6
 """Attackers beside 14 honest providers: 30 % of the market."""
 CLEAN = "nobody"
@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("--market", nargs="+", choices=MARKETS, default=["logistic"])
     parser.add_argument("--attack", default="all", help="cases of the table, or beginnings of their names, by commas")
     parser.add_argument("--defence", nargs="+", default=["none"])
-    parser.add_argument("--sampler", nargs="+", choices=SAMPLERS, default=["thrifty"])
+    parser.add_argument("--sampler", nargs="+", choices=SAMPLERS, default=["adaptive"])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", default=str(Path(__file__).parents[2] / "shared" / "datasets"), help="has mnist.npz")

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_key
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import Sampler
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.gradient import oracle_seed
@@ -116,8 +116,8 @@ class Straightforward:
         values, w, sampler = np.zeros(n), self.consumer.initial_parameters(), Uniform(replacement=False)
         for t in range(rounds):
             roster = Roster.equal(n)
-            purse = Purse(len(roster), roster.prices)
-            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, purse)
+            round_budget = RoundBudget(len(roster), roster.prices)
+            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, round_budget)
             updates = torch.stack([self.train(w, i, t, seed) for i in drawn.tolist()])
             shuffle = Shuffle(k, seed, f"fedsv round {t}")
             for s in range(permutations):

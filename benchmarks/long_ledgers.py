@@ -17,7 +17,7 @@ from databazaar.codes import Code
 from databazaar.ledger import Drawn, Entry, Ledger, RuleBook, Settlement, Snapshot, Store, Terms
 from databazaar.ledger.sql import SqlStore
 from databazaar.money import Currency
-from databazaar.roster import Offer, Roster
+from databazaar.roster import ProviderTerms, Roster
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
 from databazaar.vectors import hash_array, pack
@@ -85,7 +85,7 @@ class Model:
 def make(folder: Path, rounds: int, providers: int, per_round: int, sampler: str) -> None:
     rng = np.random.default_rng(0)
     prices = rng.integers(1, 4, providers).tolist()
-    offers = tuple(Offer(f"provider-{i}", f"owner {i // 2}", price) for i, price in enumerate(prices))
+    offers = tuple(ProviderTerms(f"provider-{i}", f"owner {i // 2}", price) for i, price in enumerate(prices))
     settings: dict[str, object] = {"kind": sampler}
     if sampler == "osmd":
         settings = {"kind": sampler, "eta": 0.05, "alpha": 0.2}

@@ -13,7 +13,7 @@ from databazaar.data.fraud import TARGET, fraud_banks
 from databazaar.service import cash, credentials, files, jobs, members, offers
 from databazaar.service.caller import SCOPES, Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.upgrading import upgrade
+from databazaar.service.database.upgrade import upgrade
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from databazaar.cli import main
-from databazaar.config.playing import Playing
+from databazaar.config.play import Playing
 from databazaar.market.run import OnRound, Progress
 
 

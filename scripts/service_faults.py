@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 from sqlalchemy import create_engine, text  # noqa: E402
 
 from databazaar.service.database.connection import Database  # noqa: E402
-from databazaar.service.database.upgrading import upgrade  # noqa: E402
+from databazaar.service.database.upgrade import upgrade  # noqa: E402
 from databazaar.service.settings import Settings  # noqa: E402
 from hub_faults import Stage, Struck, points  # noqa: E402
 from hub_market import PLUGIN, SPECS, hub_market, run_alone  # noqa: E402

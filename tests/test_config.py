@@ -65,7 +65,7 @@ def test_defaults() -> None:
     oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64, "optimizer": "sgd"}
     assert plain(market.oracle) == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
-    assert plain(market.sampler) == {"kind": "thrifty", "alpha": 0.01}
+    assert plain(market.sampler) == {"kind": "adaptive", "alpha": 0.01}
     assert (market.consumer.train, market.data.audit) == (None, None)
     assert (plain(market.aggregator), plain(market.payment)) == ({"kind": "mean"}, PER_ACCESS)
     assert market.stops == ()
@@ -156,7 +156,7 @@ def test_a_market_survives_json(
 @pytest.mark.parametrize("oracle", ["full-gradient", "stochastic-gradient", "local-sgd"])
 def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) -> None:
     task = "regression" if kind == "linear" else "classification"
-    for sampler in ("thrifty", "osmd", "uniform"):
+    for sampler in ("adaptive", "osmd", "uniform"):
         kinds = (("model.kind", kind), ("oracle.kind", oracle), ("sampler.kind", sampler))
         market = parse_market(changed(*kinds, ("data.task", task), ("market.per_round", 2)))
         assert parse_market(plain(market)) == market
@@ -177,7 +177,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([OSMD, ("sampler.alpha", 0.1)], "sampler: alpha is given without eta", "give both"),
         (
             [("sampler.eta", 0.1)],
-            'sampler.eta is for kind = "osmd" and sampler.kind = "thrifty"',
+            'sampler.eta is for kind = "osmd" and sampler.kind = "adaptive"',
             "remove eta or change the kind",
         ),
         (
@@ -191,7 +191,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([OSMD, ("sampler.switches", 2)], "sampler.switches is not a setting", "use kind, eta, alpha, or remove it"),
         (
             [("sampler.kind", "greedy")],
-            "sampler.kind = 'greedy' must be one of 'osmd', 'thrifty', 'uniform'",
+            "sampler.kind = 'greedy' must be one of 'adaptive', 'osmd', 'uniform'",
             "change it",
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),

@@ -182,7 +182,7 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         ),
         (
             {"sampler": {"kind": "acme-gredy"}},
-            ["must be one of 'osmd', 'thrifty', 'uniform', 'acme-absent', 'acme-greedy'"],
+            ["must be one of 'adaptive', 'osmd', 'uniform', 'acme-absent', 'acme-greedy'"],
         ),
         (
             {"sampler": {"kind": "acme-absent"}},

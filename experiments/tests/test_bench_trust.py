@@ -136,7 +136,7 @@ def test_attackers_are_paid_by_the_rows_that_they_have_or_claim(
 
 def test_what_a_defence_costs_is_told_from_runs_that_were_played() -> None:
     def run(case: str, defence: str, seed: int, good: float, flagged: tuple[str, ...] = ()) -> dict[str, Any]:
-        told = {"market": "logistic", "case": case, "sampler": "thrifty", "defence": defence, "seed": seed}
+        told = {"market": "logistic", "case": case, "sampler": "adaptive", "defence": defence, "seed": seed}
         pay = {"good-1": good, "bad-1": 0.01}
         return {**told, "pay": pay, "attackers": ("place",), "flagged": flagged, "accuracy": 0.8 + good / 10}
 
@@ -144,7 +144,7 @@ def test_what_a_defence_costs_is_told_from_runs_that_were_played() -> None:
     played += [run("honest", "standard", seed, 0.1 + 0.01 * seed, ("place",) * (seed == 0)) for seed in range(4)]
     played += [run("zero", "standard", 0, 0.1, ("place",)), run("zero", "standard", 1, 0.1, ("good-1", "place"))]
     assert bench_trust.cost(played).splitlines() == [
-        "logistic, thrifty, honest, standard, 4 seeds: -1.0 ± 0.0 points; good-1 -10.0 of 21.5 ± 0.6",
+        "logistic, adaptive, honest, standard, 4 seeds: -1.0 ± 0.0 points; good-1 -10.0 of 21.5 ± 0.6",
         "standard: an honest provider is flagged in 1 of 4 markets where nobody attacks",
         "standard: an honest provider is flagged in 1 of 2 markets where somebody attacks",
     ]

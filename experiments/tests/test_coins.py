@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from databazaar import OSMD, BazaarError
 from databazaar.config.jobs import from_recipe, market_job
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.testing import check_sampler
 from databazaar_experiments.samplers.coins import Coins
@@ -36,11 +36,11 @@ def played(sampler: Sampler, prices: list[int], gains: np.ndarray, per_round: in
     left = per_round * max(prices) * len(gains)
     state, found = sampler.init(roster, left, per_round), []
     for now in gains:
-        purse = Purse(left, roster.prices)
-        draws = sampler.draw(state, rng, per_round, purse)
-        state = sampler.update(state, draws, now[draws], purse)
+        round_budget = RoundBudget(left, roster.prices)
+        draws = sampler.draw(state, rng, per_round, round_budget)
+        state = sampler.update(state, draws, now[draws], round_budget)
         left -= int(roster.prices[draws].sum())
-        found.append(sampler.probabilities(state, purse))
+        found.append(sampler.probabilities(state, round_budget))
     return np.array(found)
 
 
@@ -71,22 +71,24 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], wo
 
 
 @st.composite
-def one_price_markets(draw: st.DrawFn) -> tuple[OSMD, int, list[tuple[Purse, np.ndarray]], int, int]:
-    """An OSMD, a price, and rounds: a purse, which may be short of money or of accesses, and everybody's gain."""
+def one_price_markets(draw: st.DrawFn) -> tuple[OSMD, int, list[tuple[RoundBudget, np.ndarray]], int, int]:
+    """An OSMD, a price, and rounds: their budget, which may be short of money or of accesses, and all gains."""
     n, price = draw(st.integers(1, 6)), draw(st.sampled_from([1, 3, 7, 10**9, 2**62 - 1]))
     sampler = OSMD(draw(st.floats(1e-6, 1e4)), draw(st.sampled_from(ALPHAS) | st.floats(0, 1, allow_subnormal=False)))
     gain = st.floats(-2, 2) | st.sampled_from([0.0, 1e-300, 1e308, -1e308, 1e9])
     rounds = []
     for _ in range(draw(st.integers(1, 12))):
         caps = draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n).filter(any))
-        purse = Purse(price * draw(st.integers(1, 50)), np.full(n, price), None if caps is None else np.array(caps))
-        rounds.append((purse, np.array(draw(st.lists(gain, min_size=n, max_size=n)))))
+        round_budget = RoundBudget(
+            price * draw(st.integers(1, 50)), np.full(n, price), None if caps is None else np.array(caps)
+        )
+        rounds.append((round_budget, np.array(draw(st.lists(gain, min_size=n, max_size=n)))))
     return sampler, price, rounds, draw(st.integers(1, 5)), draw(st.integers(0, 10**6))
 
 
 @given(one_price_markets())
 def test_with_one_price_a_rate_no_baseline_and_floors_per_access_it_is_the_papers_sampler_bit_for_bit(
-    market: tuple[OSMD, int, list[tuple[Purse, np.ndarray]], int, int],
+    market: tuple[OSMD, int, list[tuple[RoundBudget, np.ndarray]], int, int],
 ) -> None:
     osmd, price, rounds, per_round, seed = market
     roster = Roster.equal(len(rounds[0][1]), price)
@@ -94,13 +96,15 @@ def test_with_one_price_a_rate_no_baseline_and_floors_per_access_it_is_the_paper
         coins = Coins(eta=osmd.eta, alpha=osmd.alpha, baseline=False, floor=floor)
         theirs, ours = osmd.init(roster, 100 * price, per_round), coins.init(roster, 100 * price, per_round)
         dice, same_dice = np.random.default_rng(seed), np.random.default_rng(seed)
-        for purse, gains in rounds:
-            assert coins.probabilities(ours, purse).tobytes() == osmd.probabilities(theirs, purse).tobytes()
-            draws = osmd.draw(theirs, dice, per_round, purse)
-            assert coins.draw(ours, same_dice, per_round, purse).tobytes() == draws.tobytes()
-            fitting = purse.fitting(draws)
-            theirs = osmd.update(theirs, fitting, gains[fitting], purse)
-            ours = coins.update(ours, fitting, gains[fitting], purse)
+        for round_budget, gains in rounds:
+            assert (
+                coins.probabilities(ours, round_budget).tobytes() == osmd.probabilities(theirs, round_budget).tobytes()
+            )
+            draws = osmd.draw(theirs, dice, per_round, round_budget)
+            assert coins.draw(ours, same_dice, per_round, round_budget).tobytes() == draws.tobytes()
+            fitting = round_budget.fitting(draws)
+            theirs = osmd.update(theirs, fitting, gains[fitting], round_budget)
+            ours = coins.update(ours, fitting, gains[fitting], round_budget)
             assert ours.tobytes() == theirs.tobytes()
 
 
@@ -121,10 +125,10 @@ def small_rounds(draw: st.DrawFn) -> tuple[np.ndarray, list[int], np.ndarray, in
 
 def mean_move(sampler: Coins, state: np.ndarray, prices: list[int], gains: np.ndarray, size: int) -> np.ndarray:
     """E[ηẑ] up to a constant: with α = 0 a step adds ηẑ to the log-weights, and the norm to all alike."""
-    purse, n = Purse(10**9, np.array(prices)), len(prices)
-    p, move = sampler.probabilities(state, purse), np.zeros(n)
+    round_budget, n = RoundBudget(10**9, np.array(prices)), len(prices)
+    p, move = sampler.probabilities(state, round_budget), np.zeros(n)
     for draws, chance in all_draws(p, size):
-        moved = sampler.update(state, draws, gains[draws], purse)[:n] - state[:n]
+        moved = sampler.update(state, draws, gains[draws], round_budget)[:n] - state[:n]
         move += chance * (moved - moved[0])  # the norm is another for each outcome, so it goes first
     return move
 
@@ -148,10 +152,10 @@ def test_differences_of_the_estimate_are_those_of_what_money_brings_with_a_basel
 def test_a_baseline_lessens_the_noise_of_what_all_gain_alike() -> None:
     """The same differences in the mean, and nobody is preferred for having been drawn."""
     prices, gains = [1, 1, 1], np.array([5.0, 5.0, 5.0])
-    state, purse = np.full(3, -math.log(3)), Purse(100, np.array(prices))
+    state, round_budget = np.full(3, -math.log(3)), RoundBudget(100, np.array(prices))
     draws = np.array([0, 0, 1])
-    plain = Coins(0.0, 0.3, False).update(state, draws, gains[draws], purse)
-    level = Coins(0.0, 0.3).update(np.concatenate([state, np.zeros(4)]), draws, gains[draws], purse)[:3]
+    plain = Coins(0.0, 0.3, False).update(state, draws, gains[draws], round_budget)
+    level = Coins(0.0, 0.3).update(np.concatenate([state, np.zeros(4)]), draws, gains[draws], round_budget)[:3]
     assert np.ptp(plain) > 1 and np.ptp(level) < 1e-12
 
 
@@ -221,9 +225,9 @@ def test_the_update_is_that_of_the_formulas(
         draws = rng.integers(0, len(prices), per_round)
         gains = (worth + rng.normal(size=len(prices)))[draws]
         left = 10**4 - 30 * number
-        state = sampler.update(state, draws, gains, Purse(left, roster.prices))
+        state = sampler.update(state, draws, gains, RoundBudget(left, roster.prices))
         history.append((draws.tolist(), gains.tolist(), left))
-    fast = sampler.probabilities(state, Purse(10**4, roster.prices))
+    fast = sampler.probabilities(state, RoundBudget(10**4, roster.prices))
     np.testing.assert_allclose(fast, slow_reference(sampler, history, prices), rtol=1e-7)
 
 
@@ -251,13 +255,17 @@ def test_prices_of_1_and_of_a_billion_stand_side_by_side(sampler: Coins) -> None
     """Shares of money, not chances, start even: nobody pays a billion to find out what the dear one is worth, unless
     floors are per access."""
     prices, rng = [1, 1, 10**9], np.random.default_rng(0)
-    purse, state = Purse(10**11, np.array(prices)), sampler.init(roster_of(prices), 10**11, 3)
-    purse = Purse(3000, np.array(prices), most_per_access=10**10) if sampler.floor == "money" else purse
+    round_budget, state = RoundBudget(10**11, np.array(prices)), sampler.init(roster_of(prices), 10**11, 3)
+    round_budget = (
+        RoundBudget(3000, np.array(prices), most_per_access=10**10) if sampler.floor == "money" else round_budget
+    )
     for _ in range(300):
-        draws = sampler.draw(state, rng, 3, purse)
-        state = sampler.update(state, draws, (np.array([1.0, 0.2, 1000.0]) + 0.1 * rng.normal(size=3))[draws], purse)
+        draws = sampler.draw(state, rng, 3, round_budget)
+        state = sampler.update(
+            state, draws, (np.array([1.0, 0.2, 1000.0]) + 0.1 * rng.normal(size=3))[draws], round_budget
+        )
         assert np.isfinite(state).all()
-    p = sampler.probabilities(state, Purse(10**11, np.array(prices)))
+    p = sampler.probabilities(state, RoundBudget(10**11, np.array(prices)))
     share = p[2] * 10**9 / (p @ np.array(prices))
     if sampler.floor == "money":
         assert p[0] > 0.9 and p[0] > p[1] > p[2] > 0 and p[2] < 1e-8
@@ -268,10 +276,10 @@ def test_prices_of_1_and_of_a_billion_stand_side_by_side(sampler: Coins) -> None
 @pytest.mark.parametrize("sampler", [Coins(), Coins(0.01, 0.1)], ids=repr)
 def test_who_asks_a_billion_for_a_thousandfold_gain_loses_money_and_keeps_the_floor(sampler: Coins) -> None:
     prices = np.array([1, 1, 10**9])
-    purse, state = Purse(2 * 10**9, prices), sampler.init(roster_of(prices.tolist()), 2 * 10**9, 3)
+    round_budget, state = RoundBudget(2 * 10**9, prices), sampler.init(roster_of(prices.tolist()), 2 * 10**9, 3)
     for _ in range(5):
-        moved = sampler.update(state, np.array([0, 1, 2]), np.array([1.0, 0.2, 1000.0]), purse)
-        q, H = np.exp(moved[:3]), sampler.probabilities(state, purse) @ prices
+        moved = sampler.update(state, np.array([0, 1, 2]), np.array([1.0, 0.2, 1000.0]), round_budget)
+        q, H = np.exp(moved[:3]), sampler.probabilities(state, round_budget) @ prices
         assert q[2] < np.exp(state[2]) or q[2] == pytest.approx(0.01 / 3)
         assert q.sum() == pytest.approx(1) and q[2] >= 0.01 / 3 * min(1, 10**9 / H) * (1 - 1e-12)
         state = moved
@@ -282,15 +290,15 @@ def test_who_asks_a_billion_for_a_thousandfold_gain_loses_money_and_keeps_the_fl
 def test_no_share_falls_below_its_floor(price: int, floor: str) -> None:
     sampler = Coins(0.3, 1e6, False, floor)  # type: ignore[arg-type]
     prices = np.array([1, 2, price])
-    purse, state = Purse(10**12, prices), sampler.init(roster_of(prices.tolist()), 10**12, 3)
+    round_budget, state = RoundBudget(10**12, prices), sampler.init(roster_of(prices.tolist()), 10**12, 3)
     for number in range(40):
         gains = np.eye(3)[number // 10 % 3]
-        before = sampler.probabilities(state, purse)
-        state = sampler.update(state, np.array([0, 1, 2]), gains, purse)
+        before = sampler.probabilities(state, round_budget)
+        state = sampler.update(state, np.array([0, 1, 2]), gains, round_budget)
         q, H = np.exp(state), before @ prices
         least = np.minimum(1, prices / H) if floor == "money" else prices / max(H, 0.1 * prices.sum())
         assert q.sum() == pytest.approx(1) and (q >= 0.1 * least * (1 - 1e-12)).all()
-        p = sampler.probabilities(state, purse)
+        p = sampler.probabilities(state, round_budget)
         money = p * prices / (p @ prices)
         slack = 1.3 * (1 + 1e-12)  # floors are raised to the prices' of now, and all shares fall a little
         if floor == "access":
@@ -303,22 +311,22 @@ def test_no_share_falls_below_its_floor(price: int, floor: str) -> None:
 @pytest.mark.parametrize("prices", [[1, 1, 1], [1, 5, 10**9]], ids=str)
 def test_a_finite_gain_never_makes_p_infinite_or_nan(sampler: Coins, prices: list[int]) -> None:
     roster, largest = roster_of(prices), 1.7e308
-    purse, state = Purse(10**12, roster.prices), sampler.init(roster, 10**12, 3)
+    round_budget, state = RoundBudget(10**12, roster.prices), sampler.init(roster, 10**12, 3)
     for gains in ([largest, -largest, largest], [largest] * 3, [1.0, 2.0, 3.0], [5e-324, -5e-324, 0.0], [-largest] * 3):
         for draws in (np.array([0, 1, 2]), np.array([1]), np.array([2, 2, 2])):
-            draws = draws[sampler.probabilities(state, purse)[draws] > 0]  # as all draws are
-            state = sampler.update(state, draws, np.array(gains)[draws], purse)
-            p = sampler.probabilities(state, purse)
+            draws = draws[sampler.probabilities(state, round_budget)[draws] > 0]  # as all draws are
+            state = sampler.update(state, draws, np.array(gains)[draws], round_budget)
+            p = sampler.probabilities(state, round_budget)
             assert np.isfinite(state).all() and p.sum() == pytest.approx(1)
 
 
 def test_a_single_outlier_moves_no_log_weight_by_more_than_one() -> None:
     sampler, roster, rng = Coins(), Roster.equal(4), np.random.default_rng(0)
-    purse, state = Purse(400, roster.prices), sampler.init(roster, 400, 2)
+    round_budget, state = RoundBudget(400, roster.prices), sampler.init(roster, 400, 2)
     for number in range(30):
-        draws = sampler.draw(state, rng, 2, purse)
+        draws = sampler.draw(state, rng, 2, round_budget)
         gains = rng.normal(size=2) * (1e12 if number % 7 == 3 else 1.0)
-        moved = sampler.update(state, draws, gains, purse)
+        moved = sampler.update(state, draws, gains, round_budget)
         odds = (moved[:4] - state[:4])[:, None] - (moved[:4] - state[:4])
         assert np.abs(odds).max() <= 2 + 1e-9  # one up, another down
         state = moved
@@ -337,21 +345,21 @@ def test_fewer_rounds_to_go_make_larger_steps() -> None:
     sampler, roster, moves = Coins(), Roster.equal(3), []
     for left in (10**6, 10**4, 10**2):
         state = sampler.init(roster, left, 2)
-        moved = sampler.update(state, np.array([0, 1]), np.array([1.0, 0.0]), Purse(left, roster.prices))
+        moved = sampler.update(state, np.array([0, 1]), np.array([1.0, 0.0]), RoundBudget(left, roster.prices))
         moves.append(moved[0] - moved[1])
     assert moves[0] == pytest.approx(moves[1] / 10) and moves[1] == pytest.approx(moves[2] / 10)
-    paced = Purse(10**4, roster.prices, most_per_round=1)  # a round that may cost 1 and not 2: twice the rounds
+    paced = RoundBudget(10**4, roster.prices, most_per_round=1)  # a round that may cost 1 and not 2: twice the rounds
     moved = sampler.update(sampler.init(roster, 10**4, 2), np.array([0, 1]), np.array([1.0, 0.0]), paced)
     assert moved[0] - moved[1] == pytest.approx(moves[1] / math.sqrt(2))
 
 
 def test_rounds_without_any_gain_change_nothing() -> None:
     sampler, roster = Coins(), Roster.equal(3)
-    purse, state = Purse(100, roster.prices), sampler.init(roster, 100, 2)
+    round_budget, state = RoundBudget(100, roster.prices), sampler.init(roster, 100, 2)
     for draws in (np.array([0, 2]), np.array([], dtype=np.int64)):
-        np.testing.assert_array_equal(sampler.update(state, draws, np.zeros(len(draws)), purse), state)
+        np.testing.assert_array_equal(sampler.update(state, draws, np.zeros(len(draws)), round_budget), state)
     alone = np.array([1])
-    np.testing.assert_array_equal(sampler.update(state, alone, np.zeros(1), purse), state)
+    np.testing.assert_array_equal(sampler.update(state, alone, np.zeros(1), round_budget), state)
 
 
 @given(
@@ -363,29 +371,29 @@ def test_what_all_gain_alike_favours_nobody_for_having_been_drawn(
 ) -> None:
     """Nor does rounding, whatever the rate that is found from it."""
     sampler, roster = Coins(), Roster.equal(4, price)
-    purse, state = Purse(1000, roster.prices), sampler.init(roster, 1000, 3)
+    round_budget, state = RoundBudget(1000, roster.prices), sampler.init(roster, 1000, 3)
     for draws, gain in rounds:
-        state = sampler.update(state, np.array(draws), np.full(len(draws), gain), purse)
-    np.testing.assert_allclose(sampler.probabilities(state, purse), 0.25, rtol=1e-9)
+        state = sampler.update(state, np.array(draws), np.full(len(draws), gain), round_budget)
+    np.testing.assert_allclose(sampler.probabilities(state, round_budget), 0.25, rtol=1e-9)
 
 
 def test_to_gain_nothing_alone_is_less_than_the_others_gained_before() -> None:
     sampler, roster = Coins(), Roster.equal(3)
-    purse, state = Purse(100, roster.prices), sampler.init(roster, 100, 1)
-    state = sampler.update(state, np.array([0]), np.array([1.0]), purse)
-    moved = sampler.update(state, np.array([1]), np.zeros(1), purse)
+    round_budget, state = RoundBudget(100, roster.prices), sampler.init(roster, 100, 1)
+    state = sampler.update(state, np.array([0]), np.array([1.0]), round_budget)
+    moved = sampler.update(state, np.array([1]), np.zeros(1), round_budget)
     assert moved[1] < state[1] and moved[2] > state[2] and moved[3] == state[3]  # the unit does not know of it
 
 
 def test_what_exploring_costs_a_draw() -> None:
     prices = [1, 4, 100]
-    purse, even = Purse(1000, np.array(prices)), 3 / (1 + 1 / 4 + 1 / 100)
+    round_budget, even = RoundBudget(1000, np.array(prices)), 3 / (1 + 1 / 4 + 1 / 100)
     by_access, in_money = [0.03, 0.12, 3.0], [0.03, 0.03 * even, 0.03 * even]
-    assert OSMD(1.0, 0.09).exploration(purse) == pytest.approx(by_access)
-    assert Coins(0.09, floor="access").exploration(purse) == pytest.approx(by_access)
+    assert OSMD(1.0, 0.09).exploration(round_budget) == pytest.approx(by_access)
+    assert Coins(0.09, floor="access").exploration(round_budget) == pytest.approx(by_access)
     for sampler in (Coins(0.09), Memory(0.09)):
-        assert sampler.exploration(purse) == pytest.approx(in_money)
-        start = sampler.probabilities(sampler.init(roster_of(prices), 1000, 3), purse)
+        assert sampler.exploration(round_budget) == pytest.approx(in_money)
+        start = sampler.probabilities(sampler.init(roster_of(prices), 1000, 3), round_budget)
         assert start @ np.array(prices) == pytest.approx(even)  # H before anything is known
 
 

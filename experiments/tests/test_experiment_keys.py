@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("settings", [IMAGES, MIXTURE], ids=["images", "mi
 EVERY = pytest.mark.parametrize("method", PAPER_METHODS)
 
 
-class Watched:
+class InspectedReplies:
     """Settings that note which of them are read."""
 
     def __init__(self, settings: Settings) -> None:
@@ -60,7 +60,7 @@ def key(method: str, settings: Settings) -> str:
 @BOTH
 @EVERY
 def test_a_method_reads_what_is_declared_and_nothing_else(method: str, settings: Settings) -> None:
-    watched = Watched(settings)
+    watched = InspectedReplies(settings)
     run_method(method, market_of(watched, isinstance(settings, MixtureSettings)), (0,), "cpu")
     assert watched.read == set(read_by(method, settings))
 

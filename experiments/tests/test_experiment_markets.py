@@ -11,7 +11,7 @@ import torch
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Inputs
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import OSMD
 from databazaar_experiments.datasets import Images
 from databazaar_experiments.images import market_from, prepared, provider_groups, with_wrong_labels
@@ -129,10 +129,10 @@ def test_progress_is_given_along_the_way(method: str) -> None:
 def test_drawn_twice_counts_once_behind_the_figures() -> None:
     once, twice = OSMDOncePerRound(0.1, 0.1), OSMD(0.1, 0.1)
     roster = Roster.equal(4)
-    state, purse = once.init(roster, 100, 2), Purse(100, roster.prices)
-    single = np.array([2, 1]), np.array([0.5, 0.2]), purse
+    state, round_budget = once.init(roster, 100, 2), RoundBudget(100, roster.prices)
+    single = np.array([2, 1]), np.array([0.5, 0.2]), round_budget
     assert np.array_equal(once.update(state, *single), twice.update(state, *single))
-    repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2]), purse
+    repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2]), round_budget
     assert once.update(state, *repeated)[2] < twice.update(state, *repeated)[2]
     assert once.kind != twice.kind
 
@@ -141,14 +141,14 @@ def test_without_replacement_nobody_is_drawn_twice_and_the_likely_come_first() -
     sampler = OSMDWithoutReplacement(0.1, 0.1)
     state = np.log(np.array([0.5, 0.3, 0.1, 0.05, 0.05]))
     rng = np.random.default_rng(0)
-    purse = Purse(100, Roster.equal(5).prices)
-    rounds = np.array([sampler.draw(state, rng, 3, purse) for _ in range(2_000)])
+    round_budget = RoundBudget(100, Roster.equal(5).prices)
+    rounds = np.array([sampler.draw(state, rng, 3, round_budget) for _ in range(2_000)])
     assert all(len(set(draws)) == 3 for draws in rounds.tolist())
     assert np.bincount(rounds[:, 0], minlength=5) / 2_000 == pytest.approx(np.exp(state), abs=0.04)
     counts = np.bincount(rounds.ravel(), minlength=5)
     assert counts[0] < 2_000 * 3 * 0.5 and (np.diff(counts[:4]) < 0).all()  # fewer than K p for the likeliest
     with pytest.raises(BazaarError, match="per_round = 6 cannot be drawn without replacement from 5 providers"):
-        sampler.draw(state, rng, 6, purse)
+        sampler.draw(state, rng, 6, round_budget)
     market = market_from(synthetic_images(400, 50), SYNTHETIC, replace(SMALL, repeats="never"))
     pay = run_method("osmd", market, (0,), "cpu").pay[0]
     assert pay.max() <= SMALL.rounds and pay.sum() == SMALL.rounds * SMALL.per_round

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import SAMPLERS
 from databazaar.testing import check_sampler
 from databazaar_experiments.samplers.memory import Memory
@@ -37,10 +37,10 @@ def some_rounds(prices: list[int], per_round: int, rounds: int, seed: int) -> Ga
 
 def after(rounds: Gains, prices: list[int], *, times: float = 1.0, sampler: Memory | None = None) -> np.ndarray:
     sampler, roster = sampler or Memory(), roster_of(prices)
-    purse, state = Purse(10**18, roster.prices), (sampler or Memory()).init(roster, 10**18, 3)
+    round_budget, state = RoundBudget(10**18, roster.prices), (sampler or Memory()).init(roster, 10**18, 3)
     for draws, gains in rounds:
-        state = sampler.update(state, draws, gains * times, purse)
-    return sampler.probabilities(state, purse)
+        state = sampler.update(state, draws, gains * times, round_budget)
+    return sampler.probabilities(state, round_budget)
 
 
 @pytest.mark.parametrize("sampler", [Memory(), Memory(1.0), Memory(1e-6)], ids=repr)
@@ -101,33 +101,33 @@ def state_with(log_q: list[float]) -> np.ndarray:
 def test_a_provider_is_drawn_as_often_as_its_share_says_up_to_one(
     log_q: list[float], size: int, seed: int, prices: int
 ) -> None:
-    state, purse = state_with(log_q), Purse(10**9, np.arange(len(log_q)) % prices + 1)
-    wanted = size * Memory().probabilities(state, purse)
-    counts = np.bincount(Memory().draw(state, np.random.default_rng(seed), size, purse), minlength=len(log_q))
+    state, round_budget = state_with(log_q), RoundBudget(10**9, np.arange(len(log_q)) % prices + 1)
+    wanted = size * Memory().probabilities(state, round_budget)
+    counts = np.bincount(Memory().draw(state, np.random.default_rng(seed), size, round_budget), minlength=len(log_q))
     assert counts.sum() == size
     assert (counts >= np.floor(wanted - 1e-9)).all() and (counts <= np.ceil(wanted + 1e-9)).all()
 
 
 def test_draws_are_unbiased_and_no_place_in_the_round_is_anybodys() -> None:
-    state, purse, size = state_with([0.0, -1.0, -2.5, -0.3]), Purse(10**9, np.array([1, 2, 1, 3])), 3
-    drawn = np.array([Memory().draw(state, np.random.default_rng(seed), size, purse) for seed in range(4000)])
-    p = Memory().probabilities(state, purse)
+    state, round_budget, size = state_with([0.0, -1.0, -2.5, -0.3]), RoundBudget(10**9, np.array([1, 2, 1, 3])), 3
+    drawn = np.array([Memory().draw(state, np.random.default_rng(seed), size, round_budget) for seed in range(4000)])
+    p = Memory().probabilities(state, round_budget)
     for place in range(size):  # a standard error is at most 0.5 / √4000 = 0.008
         np.testing.assert_allclose(np.bincount(drawn[:, place], minlength=4) / 4000, p, atol=0.035)
     np.testing.assert_allclose(np.bincount(drawn.ravel(), minlength=4) / 4000, size * p, atol=0.035)
 
 
 def test_whom_the_rest_does_not_pay_is_not_drawn() -> None:
-    state, purse = state_with([-1.0, 0.0, -1.0]), Purse(5, np.array([5, 6, 1]))
+    state, round_budget = state_with([-1.0, 0.0, -1.0]), RoundBudget(5, np.array([5, 6, 1]))
     for seed in range(200):
-        assert 1 not in Memory().draw(state, np.random.default_rng(seed), 3, purse).tolist()
+        assert 1 not in Memory().draw(state, np.random.default_rng(seed), 3, round_budget).tolist()
 
 
 @pytest.mark.parametrize("price", [10, 10**9])
 def test_no_share_of_the_money_falls_below_the_floor_and_a_dear_provider_costs_no_more_to_explore(price: int) -> None:
     prices, alpha = np.array([1, 1, price]), 0.03
     for log_q in ([0.0, 0.0, -60.0], [0.0, -60.0, -60.0], [-60.0, -60.0, 0.0]):
-        p = Memory(alpha).probabilities(state_with(log_q), Purse(10**12, prices))
+        p = Memory(alpha).probabilities(state_with(log_q), RoundBudget(10**12, prices))
         money = p * prices / (p @ prices)
         q = np.exp(log_q) / np.exp(log_q).sum()
         per_draw = 1 / (q / prices).sum()
@@ -150,20 +150,20 @@ def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
 
 def test_a_single_draw_a_round_is_compared_with_what_a_coin_has_brought_so_far() -> None:
     rng, sampler, roster = np.random.default_rng(1), Memory(), Roster.equal(3)
-    purse, state = Purse(10**6, roster.prices), sampler.init(roster, 10**6, 1)
+    round_budget, state = RoundBudget(10**6, roster.prices), sampler.init(roster, 10**6, 1)
     for round in range(200):
-        draws = sampler.draw(state, np.random.default_rng(round), 1, purse)
-        state = sampler.update(state, draws, np.array([1.0, 0.2, -0.5])[draws] + 0.1 * rng.normal(size=1), purse)
-    p = sampler.probabilities(state, purse)
+        draws = sampler.draw(state, np.random.default_rng(round), 1, round_budget)
+        state = sampler.update(state, draws, np.array([1.0, 0.2, -0.5])[draws] + 0.1 * rng.normal(size=1), round_budget)
+    p = sampler.probabilities(state, round_budget)
     assert p[0] > 0.6 and p[0] > p[1] > p[2]
 
 
 def test_rounds_without_any_gain_change_nothing() -> None:
     sampler, roster = Memory(), Roster.equal(3)
-    purse, state = Purse(100, roster.prices), sampler.init(roster, 100, 2)
-    state = sampler.update(state, np.array([0, 1]), np.array([1.0, -1.0]), purse)
+    round_budget, state = RoundBudget(100, roster.prices), sampler.init(roster, 100, 2)
+    state = sampler.update(state, np.array([0, 1]), np.array([1.0, -1.0]), round_budget)
     for draws in (np.array([0, 2]), np.array([], dtype=np.int64)):
-        np.testing.assert_array_equal(sampler.update(state, draws, np.zeros(len(draws)), purse), state)
+        np.testing.assert_array_equal(sampler.update(state, draws, np.zeros(len(draws)), round_budget), state)
 
 
 def slow_reference(rounds: Gains, prices: list[int], alpha: float) -> np.ndarray:

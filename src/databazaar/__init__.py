@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from databazaar.learning.oracles import LocalSGD
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
+    from databazaar.market.purchase import judge_purchase
     from databazaar.market.quoting import Quote
     from databazaar.market.run import Progress
-    from databazaar.market.worth import judge_purchase
     from databazaar.parties import Consumer, Provider
     from databazaar.payments import PricePerAccess
     from databazaar.runs.report import Report
     from databazaar.runs.trained import load_model, load_run
-    from databazaar.samplers import OSMD, Thrifty, Uniform
+    from databazaar.samplers import OSMD, Adaptive, Uniform
     from databazaar.sklearn import MarketClassifier as MarketClassifier
     from databazaar.sklearn import MarketRegressor as MarketRegressor
     from databazaar.stops import NoProgress, TargetUtility
@@ -31,6 +31,7 @@ __version__ = "0.7.0"
 
 __all__ = [
     "OSMD",
+    "Adaptive",
     "Arbiter",
     "BazaarError",
     "Callback",
@@ -46,7 +47,6 @@ __all__ = [
     "Quote",
     "Report",
     "TargetUtility",
-    "Thrifty",
     "Uniform",
     "build_model",
     "judge_purchase",
@@ -76,7 +76,7 @@ _MODULES = {
     "Report": "runs.report",
     "load_model": "runs.trained",
     "OSMD": "samplers",
-    "Thrifty": "samplers",
+    "Adaptive": "samplers",
     "Uniform": "samplers",
     "MarketClassifier": "sklearn",
     "MarketRegressor": "sklearn",

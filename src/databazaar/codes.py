@@ -63,7 +63,7 @@ class Code:
             return f"{self.name} ({given})" if given else self.name
 
 
-SET_ASIDE = Code("set-aside")
+QUARANTINED = Code("quarantined")
 """Why a provider gave no update that has failed too often: it was not asked."""
 
 
@@ -176,7 +176,7 @@ SENTENCES: dict[str, str | Callable[[Params], str]] = {
     "not-finite": "the update holds NaN or infinity",
     "beyond-limit": "the update holds a number beyond ±{limit:g}",
     "oracle-raised": "{type}: {text}",
-    "set-aside": "set aside after repeated failures",
+    "quarantined": "set aside after repeated failures",
     "no-utility": "the updated model has no finite utility",
     "gain-not-finite": "the gain in utility is beyond what a float can hold",
     "round-without-utility": "with this update the round's model has no finite utility",

@@ -28,13 +28,13 @@ class PriceChange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Offer:
+class ProviderTerms:
     """One provider as the market's rules see it: `price` is what an access costs, in minor units.
 
     `most_accesses` is how often one job may draw it; every draw counts, also one whose reply failed. `price_changes`
     are announced before the first round, in the order of their rounds.
 
-    >>> offer = Offer("north", "Bank N", 2, price_changes=(PriceChange(10, 3), PriceChange(20, 1)))
+    >>> offer = ProviderTerms("north", "Bank N", 2, price_changes=(PriceChange(10, 3), PriceChange(20, 1)))
     >>> [offer.price_at(round) for round in (0, 9, 10, 19, 20)]
     [2, 2, 3, 3, 1]
     """
@@ -78,7 +78,7 @@ class Offer:
         prices = [change.price for change in self.price_changes if change.from_round <= round]
         return prices[-1] if prices else self.price
 
-    def at(self, round: int) -> Offer:
+    def at(self, round: int) -> ProviderTerms:
         """The offer as it stands in this round, with the changes that are still to come."""
         if not self.price_changes or self.price_changes[0].from_round > round:
             return self
@@ -104,7 +104,7 @@ class Roster(Displayed):
     (('north', 'south'), ('Bank N', 'Bank S'), [2, 5])
     """
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
+    def __init__(self, offers: Iterable[ProviderTerms]) -> None:
         self.offers = tuple(offers)
         self.ids = tuple(offer.id for offer in self.offers)
         if not self.ids:
@@ -114,7 +114,7 @@ class Roster(Displayed):
 
     @classmethod
     def of(cls, offers: Iterable[tuple[str, str, int]]) -> Roster:
-        return cls(Offer(id, owner, price) for id, owner, price in offers)
+        return cls(ProviderTerms(id, owner, price) for id, owner, price in offers)
 
     @classmethod
     def equal(cls, providers: int, price: int = 1) -> Roster:
@@ -166,7 +166,7 @@ class Roster(Displayed):
 
 
 @dataclass(frozen=True)
-class Purse:
+class RoundBudget:
     """What a round may be drawn from.
 
     `left` is all money that has not been asked for, and `quotes` the most that an access to each may cost now.
@@ -194,7 +194,7 @@ class Purse:
     def available(self) -> NDArray[np.bool_]:
         """Who can be asked, each by itself: paid for by the round's money, not above the most per access, not used up.
 
-        >>> Purse(9, np.array([5, 1, 3]), np.array([7, 0, 1]), most_per_access=4).available.tolist()
+        >>> RoundBudget(9, np.array([5, 1, 3]), np.array([7, 0, 1]), most_per_access=4).available.tolist()
         [False, False, True]
         """
         paid = self.quotes <= self.dearest
@@ -218,9 +218,9 @@ class Purse:
     def fitting(self, draws: NDArray[np.int64]) -> NDArray[np.int64]:
         """The draws that can be asked and paid for, each after those before it: a round that does not fit is shortened.
 
-        >>> Purse(6, np.array([5, 1, 3])).fitting(np.array([0, 2, 1, 1])).tolist()
+        >>> RoundBudget(6, np.array([5, 1, 3])).fitting(np.array([0, 2, 1, 1])).tolist()
         [0, 1]
-        >>> Purse(6, np.array([5, 1, 3]), np.array([0, 1, 9])).fitting(np.array([0, 2, 1, 1])).tolist()
+        >>> RoundBudget(6, np.array([5, 1, 3]), np.array([0, 1, 9])).fitting(np.array([0, 2, 1, 1])).tolist()
         [2, 1]
         """
         costs = self.quotes.take(draws).tolist()  # whole numbers of Python, whose sum cannot overflow

@@ -16,7 +16,7 @@ from databazaar.data.fraud import BANKS
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.worth import OWN, TITLES, UNIFORM, Worth
+from databazaar.runs.purchase import OWN, TITLES, UNIFORM, PurchaseEvaluation
 from databazaar.vectors import hash_packed
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
@@ -61,7 +61,9 @@ def test_what_each_bank_sells_is_shown_and_what_the_model_was_worth(played: tupl
         assert line[1:3] == [str(paid["accesses"]), str(paid["pay"])]
         assert len(line) > 3, "what it sells is missing"
     worth = json.loads((folder / "demo/worth.json").read_text())
-    assert "Was it worth it? On 2,000 audit rows" in done.out and Worth.from_dict(worth).verdict in done.out
+    assert (
+        "Was it worth it? On 2,000 audit rows" in done.out and PurchaseEvaluation.from_dict(worth).verdict in done.out
+    )
     for judged in (worth["bought"], *worth["others"]):
         (row,) = [line for line in done.out.splitlines() if line.strip().startswith(f"{TITLES[judged['kind']]}  ")]
         assert row.split()[-6 if judged["ahead"] is not None else -3 :][:3] == [
@@ -106,7 +108,7 @@ def test_with_its_shipped_budget_it_buys_well(tmp_path: Path) -> None:
     done = bazaar("demo", "--out", "demo", "--json", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     told = json.loads(done.out)
-    worth = Worth.from_dict(told["worth"])
+    worth = PurchaseEvaluation.from_dict(told["worth"])
     for kind in (OWN, UNIFORM):
         other = worth.against(kind)
         assert other is not None and other.ahead is not None and other.error is not None
@@ -144,7 +146,7 @@ def test_interrupted_while_it_is_judged_it_is_finished_and_can_be_judged_later(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("databazaar.config.playing.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr("databazaar.config.play.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
     said = "bazaar: interrupted; the run is settled; `bazaar run demo` says what it was worth\n"
     assert done == Outcome(130, "", said)

@@ -303,7 +303,7 @@ def test_a_market_in_which_every_update_explodes_ends_cleanly_with_exit_code_3(t
     mine = json.loads(bazaar("show", tmp_path / "run", "statement", "--provider", "north").out)
     reasons = {item["failure"] for item in mine["items"]}
     assert mine["pay"] == 0
-    assert reasons == {"not-finite", "set-aside"}
+    assert reasons == {"not-finite", "quarantined"}
 
 
 @pytest.mark.process

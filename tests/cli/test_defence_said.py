@@ -15,7 +15,7 @@ from databazaar import Arbiter, Consumer, Defence
 from databazaar.callbacks.record import parameters
 from databazaar.config.jobs import market_job
 from databazaar.config.quote import market_quote
-from databazaar.market.inspection.coverage import Place, blind_spots, in_words, meaning
+from databazaar.market.inspection.coverage import MarketShape, blind_spots, in_words, meaning
 from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.runs.folder import RunFolder
 from small_markets import blobs, torch_market, vector_market
@@ -23,12 +23,12 @@ from small_markets import blobs, torch_market, vector_market
 STANDARD, STRICT = Defence.named("standard"), Defence.named("strict")
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 SECTION = '\n[defence]\nkind = "standard"\n'
-ROOMY = Place([f"p{i}" for i in range(8)], 4, rows=40, parameters=96, accesses=64)
+ROOMY = MarketShape([f"p{i}" for i in range(8)], 4, rows=40, parameters=96, accesses=64)
 
 
 def test_a_market_with_room_for_all_rules_has_no_blind_spot() -> None:
     assert blind_spots(STANDARD, ROOMY) == blind_spots(STRICT, ROOMY) == ()
-    assert blind_spots(STANDARD, Place(ROOMY.owners, 4)) == (), "where nobody has looked, nothing is said"
+    assert blind_spots(STANDARD, MarketShape(ROOMY.owners, 4)) == (), "where nobody has looked, nothing is said"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_market_with_room_for_all_rules_has_no_blind_spot() -> None:
         (Defence(owners=True, cap=0.5), replace(ROOMY, owners=["a"] * 8), "cap cannot work: with 1 to choose from"),
     ],
 )
-def test_what_cannot_work_is_said_once(defence: Defence, place: Place, told: str) -> None:
+def test_what_cannot_work_is_said_once(defence: Defence, place: MarketShape, told: str) -> None:
     (said,) = blind_spots(defence, place)
     assert told in said
     off = Defence(owners=defence.owners)

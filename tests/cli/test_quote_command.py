@@ -53,7 +53,7 @@ def test_a_quote_is_that_of_the_run(tmp_path: Path) -> None:
     assert found.rounds.low <= len(report.rounds) <= found.rounds.high
 
 
-@pytest.mark.parametrize("sampler", ['kind = "thrifty"', 'kind = "osmd"', 'kind = "uniform"'])
+@pytest.mark.parametrize("sampler", ['kind = "adaptive"', 'kind = "osmd"', 'kind = "uniform"'])
 def test_samplers_of_the_file(tmp_path: Path, sampler: str) -> None:
     market = write_market(tmp_path)
     edit(market, 'kind = "osmd"\neta = 0.5\nalpha = 0.2', sampler)

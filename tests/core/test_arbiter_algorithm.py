@@ -168,7 +168,7 @@ def test_osmd_pays_the_better_providers_more(make_torch_market: MakeMarket) -> N
 def test_the_default_sampler_needs_no_rate(make_torch_market: MakeMarket) -> None:
     consumer, providers = make_torch_market(budget=60, per_round=3)
     report = Arbiter(consumer, providers, device="cpu").run()
-    assert report.sampler == {"kind": "thrifty", "alpha": 0.01}
+    assert report.sampler == {"kind": "adaptive", "alpha": 0.01}
     assert report.regret_bound is None  # the theory has none for it
 
 

@@ -18,7 +18,7 @@ from databazaar.engines.protocol import DIVERGES
 from databazaar.learning.oracles import FullGradient
 from databazaar.ledger import Ledger, Terms, audit_entries
 from databazaar.market.loop import play
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.runs.folder import RunFolder
 from databazaar.samplers import Sampler
 from small_markets import MakeMarket
@@ -80,8 +80,10 @@ def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(ma
     sampler, draws = OSMD(0.5, 0.1), np.array([a.provider for a in played.accesses])
     gains = np.array([a.gain or 0.0 for a in played.accesses])
     roster = Roster.equal(2)
-    purse = Purse(6, roster.prices)
-    expected = sampler.probabilities(sampler.update(sampler.init(roster, 6, 6), draws, gains, purse), purse)
+    round_budget = RoundBudget(6, roster.prices)
+    expected = sampler.probabilities(
+        sampler.update(sampler.init(roster, 6, 6), draws, gains, round_budget), round_budget
+    )
     np.testing.assert_allclose(report.distributions[-1], expected)
 
 

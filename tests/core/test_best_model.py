@@ -18,7 +18,7 @@ from databazaar.learning.models import hash_vector
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import LAST, MODEL, RunFolder
 from databazaar.runs.notes import PRIVACY, WORTH
 from databazaar.vectors import pack, unpack

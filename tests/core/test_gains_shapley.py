@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Consumer, Mean, Provider, Thrifty
+from databazaar import Adaptive, Arbiter, Consumer, Mean, Provider
 from databazaar.codes import Code
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import propose
 from databazaar.market.state import Best, State
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 
 Vector = np.ndarray
 
@@ -42,7 +42,7 @@ def played(utility: Callable[[Vector], float], updates: list[Vector], w: Vector)
     """The gains of the first round of a market that asks everybody once."""
     consumer = Consumer(w, budget=len(updates), per_round=len(updates), utility=utility)
     providers = [Provider(f"p{i}", oracle=always(update)) for i, update in enumerate(updates)]
-    report = Arbiter(consumer, providers, Thrifty(), engine="loop").run()
+    report = Arbiter(consumer, providers, Adaptive(), engine="loop").run()
     gains = {access.provider: access.gain for access in report.rounds[0].accesses}
     return [gain for i in range(len(updates)) if (gain := gains[i]) is not None]
 
@@ -104,7 +104,7 @@ def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_m
 
     w, first, own = (torch.from_numpy(rng.normal(size=3)) for _ in range(3))
     state = State(0, w, 0.0, None, np.zeros(1), w.new_empty(0), Best(0, w, 0.0))
-    drawn = Drawn(np.array([0, 1, 0]), np.ones(3), Purse(9, np.ones(2, dtype=np.int64)))
+    drawn = Drawn(np.array([0, 1, 0]), np.ones(3), RoundBudget(9, np.ones(2, dtype=np.int64)))
     replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: Code("no-answer")})
     models = propose(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
     exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])

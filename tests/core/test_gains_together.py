@@ -17,7 +17,7 @@ from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import propose
 from databazaar.market.state import Best, State
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from own_samplers import Together
 
 Vector = np.ndarray
@@ -72,7 +72,7 @@ def test_the_means_one_product_gives_what_one_after_the_other_gives(
     updates = torch.randn(len(asked), 6, generator=generator)
     params, of_own = torch.randn(6, generator=generator), torch.randn(6, generator=generator) if own else None
     state = State(0, params, 0.0, None, np.zeros(1), params.new_empty(0), Best(0, params, 0.0))
-    drawn = Drawn(np.array(draws), np.ones(len(draws)), Purse(9, np.ones(5, dtype=np.int64)))
+    drawn = Drawn(np.array(draws), np.ones(len(draws)), RoundBudget(9, np.ones(5, dtype=np.int64)))
     replies = Replies(updates, failures)
     fast, slow = (propose(rule, state, drawn, replies, 0.7, of_own, gains) for rule in (Mean(), PlainMean()))
     torch.testing.assert_close(fast.models, slow.models)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from databazaar import OSMD, Arbiter, Consumer, Progress, Provider, Report, Uniform
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import LoopEngine
 from databazaar.ledger import Drawn
 from databazaar.market.methods import MarketMethod
@@ -56,7 +56,7 @@ def test_who_always_fails_is_asked_ever_more_seldom_and_its_failures_have_one_na
     reasons = Counter(reasons_of(report))
     # three failures, then probes after pauses of 1, 2, 4, … rounds: in rounds 3, 5, 9, 17, 33 and 65
     assert calls.count == 9
-    assert reasons == {Code.of("oracle-raised", type="ValueError", text="not today"): 9, SET_ASIDE: 91}
+    assert reasons == {Code.of("oracle-raised", type="ValueError", text="not today"): 9, QUARANTINED: 91}
     assert {payout.provider: payout.pay for payout in report.payouts} == {"p0": 100, "p1": 0}
 
 
@@ -118,15 +118,15 @@ def test_who_never_answers_is_not_the_best_of_those_who_do_harm() -> None:
     rng = np.random.default_rng(0)
     for sampler in (Together(), OSMD(0.1, 0.01)):
         rules = Arbiter(consumer, providers, sampler, engine="loop").rules
-        state, purse = rules.start(), rules.purse(rules.new_book())
+        state, round_budget = rules.start(), rules.round_budget(rules.new_book())
         for _ in range(60):
-            chances = sampler.probabilities(state, purse)
-            draws = sampler.draw(state, rng, 3, purse)
+            chances = sampler.probabilities(state, round_budget)
+            draws = sampler.draw(state, rng, 3, round_budget)
             gains = [None if i == 0 else float(rng.normal(-1e-3, 2e-4)) for i in draws.tolist()]
-            drawn = Drawn(draws, chances[draws], purse)
+            drawn = Drawn(draws, chances[draws], round_budget)
             if sampler.kind == "osmd":  # the paper's sampler takes it for zero, as before
                 zeros = [gain or 0.0 for gain in gains]
                 np.testing.assert_array_equal(rules.learn(state, drawn, gains), rules.learn(state, drawn, zeros))
             state = rules.learn(state, drawn, gains)
         if sampler.kind == "test-together":
-            assert sampler.probabilities(state, purse)[0] < 0.25
+            assert sampler.probabilities(state, round_budget)[0] < 0.25

@@ -20,7 +20,7 @@ from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.learning.parameter_exchange import frozen_digest, lean_copy
-from databazaar.learning.seeding import seeded
+from databazaar.learning.seeds import seeded
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 from databazaar.runs.folder import RunFolder

@@ -29,7 +29,7 @@ NAMES = [
     "Quote",
     "Report",
     "TargetUtility",
-    "Thrifty",
+    "Adaptive",
     "Uniform",
     "build_model",
     "judge_purchase",

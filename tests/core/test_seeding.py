@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from databazaar.learning.seeding import seeded
+from databazaar.learning.seeds import seeded
 
 
 @pytest.mark.parametrize("accelerator", [False, True])

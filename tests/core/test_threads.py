@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, MarketClassifier, Provider, judge_purchase
 from databazaar.config.jobs import demo_job
-from databazaar.config.playing import begun
+from databazaar.config.play import begun
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.threads import SMALL_MODEL, VARIABLE
 from databazaar.runs.trained import load_model

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError
-from databazaar.defence import Arms, Defence, Findings, defence_of
+from databazaar.defence import Defence, Findings, OwnerGroups, defence_of
 from databazaar.ledger import Terms
 from databazaar.ledger.rulebook import RuleBook
 from small_markets import vector_market
@@ -62,13 +62,13 @@ def test_an_arbiter_writes_its_defence_into_the_terms_and_only_where_it_has_one(
     for none in (None, "none", Defence()):
         plain = Arbiter(consumer, providers, engine="loop", defence=none)
         assert "defence" not in plain.terms().rules
-        assert not isinstance(plain.rules.sampler, Arms) and "defence" not in str(plain)
+        assert not isinstance(plain.rules.sampler, OwnerGroups) and "defence" not in str(plain)
     arbiter = Arbiter(consumer, providers, engine="loop", defence=Defence(owners=True, cap=0.6))
     terms = arbiter.terms()
     assert terms.rules["defence"] == Defence(owners=True, cap=0.6).settings()
     again = RuleBook.of(Terms.from_body(terms.body()))
     assert again.defence == arbiter.rules.defence and again.sampler == arbiter.rules.sampler
-    assert "defence" in str(arbiter) and "Arms(" not in str(arbiter)
+    assert "defence" in str(arbiter) and "OwnerGroups(" not in str(arbiter)
     report = arbiter.run()
     assert report.closed and report.regret_bound is None
     with pytest.raises(BazaarError, match="defence 'all' is unknown"):

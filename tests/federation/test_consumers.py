@@ -18,7 +18,7 @@ from test_federated_market import command
 from torch import Tensor
 
 from databazaar import BazaarError
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.codes import Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines import Ask, Beginning
@@ -29,7 +29,7 @@ from databazaar.federation.failures import declined, is_honest
 from databazaar.federation.policy import Policy, RefusedError
 from databazaar.federation.privacy import PrivateUpdates
 from databazaar.federation.recent import Recent
-from databazaar.federation.records import Record, by_consumer, earnings
+from databazaar.federation.records import AccessRecord, by_consumer, earnings
 from databazaar.federation.table import Data, Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
@@ -158,7 +158,7 @@ def test_only_consumers_that_are_allowed_are_answered() -> None:
 
 
 def test_a_job_gets_so_many_answers_also_after_a_restart(tmp_path: Path) -> None:
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
 
     def started() -> ProviderWorker:
         return ProviderWorker("bank1", lambda w: -w, Policy(max_accesses=2), record=record)
@@ -224,7 +224,7 @@ def test_made_up_consumers_share_one_budget_once_there_are_many(
 
 
 def test_a_request_names_consumer_and_contract_and_the_record_keeps_them(tmp_path: Path) -> None:
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank1", examples("bank1"), record=record)
     for run, consumer, contract in (("a", "north", "c1"), ("b", "", ""), ("c", "north", "c2")):
         engine = federated(["bank1"], LocalTransport({"bank1": worker}), consumer=consumer, contract=contract)
@@ -260,7 +260,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_earnings_by_consumer(kit: Path) -> None:
-    record = Record(kit / "answers.jsonl")
+    record = AccessRecord(kit / "answers.jsonl")
     assert command("provider", "earnings", kit, "--by-consumer") == "nothing answered yet\n"
     for round in range(3):
         record.add("a" * 32, round, "ok", "", None, consumer="north\x1b[1m", contract="c1")

@@ -33,7 +33,7 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.pki import issue, new_authority, new_key, pem
 from databazaar.federation.receipts import Receipt, Settled, SignedReceipt
-from databazaar.federation.signing import Signer
+from databazaar.federation.signatures import Signer
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger import Entry, audit_entries
 from databazaar.ledger.replies import ReplyStatement, SignedReply

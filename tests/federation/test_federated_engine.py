@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from databazaar import Arbiter, BazaarError, Consumer, Provider, judge_purchase
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Ask, Beginning, LoopEngine
@@ -28,7 +28,7 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from databazaar.federation.policy import Policy
-from databazaar.federation.records import Record, earnings
+from databazaar.federation.records import AccessRecord, earnings
 from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.work import width
@@ -76,7 +76,7 @@ def test_caps_announced_prices_and_limits_hold_for_providers_elsewhere_too() -> 
 
 def test_providers_are_neither_asked_nor_paid_for_comparisons(tmp_path: Path) -> None:
     """What the purchase was worth is judged by what is at hand: real providers would work for nothing."""
-    records = {name: Record(tmp_path / f"{name}.jsonl") for name in NAMES}
+    records = {name: AccessRecord(tmp_path / f"{name}.jsonl") for name in NAMES}
     handlers = {name: ProviderWorker(name, examples(name), record=records[name]) for name in NAMES}
     consumer = a_consumer(train=examples("train1"), audit=examples("audit1"))
     arbiter = Arbiter(consumer, afar(NAMES), engine=federated(NAMES, LocalTransport(handlers)))
@@ -188,11 +188,11 @@ def test_after_repeated_failures_a_provider_is_set_aside_and_let_back_in() -> No
 
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": moody}), quarantine=Quarantine(3))
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8)]
-    assert reasons == [Code("provider-error")] * 3 + [SET_ASIDE] * 5
+    assert reasons == [Code("provider-error")] * 3 + [QUARANTINED] * 5
     assert asked == [(0, "update"), (1, "update"), (2, "update"), (0, "describe"), (0, "describe")]
     mood["fails"] = False
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8, 14)]
-    assert reasons[0] == SET_ASIDE and reasons[-1] is None
+    assert reasons[0] == QUARANTINED and reasons[-1] is None
     assert reasons == sorted(reasons, key=lambda reason: reason is None)
     mood["fails"] = True
     assert engine.query(ask(14)).failures == {0: Code("provider-error")}, "it starts with a clean slate"
@@ -295,7 +295,7 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
 
 
 def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: Path) -> None:
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank1", examples("bank1"), record=record)
     engine = federated(["bank1"], LocalTransport({"bank1": worker}))
     engine.begin(Beginning("a" * 32))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
 from databazaar.cli.app import app
-from databazaar.codes import SET_ASIDE
+from databazaar.codes import QUARANTINED
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
@@ -24,7 +24,7 @@ from databazaar.federation import failures as faults
 from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.signing import MarketKeys
+from databazaar.federation.signatures import MarketKeys
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 from own_samplers import Together
@@ -157,9 +157,9 @@ def test_a_hanging_provider_costs_its_deadline_twice_and_then_next_to_nothing(
         report = Arbiter(a_consumer(60), afar(BANKS), EVERYBODY, engine=engine).run(tell=tell)
     why = reasons(report, "bank3")
     assert why[:2] == ["no-answer"] * 2
-    assert set(why[2:6]) == {SET_ASIDE.name}
+    assert set(why[2:6]) == {QUARANTINED.name}
     assert why[-1] is None, "it is let back in"
-    assert why == sorted(why, key=lambda reason: (reason is None, reason == SET_ASIDE.name))
+    assert why == sorted(why, key=lambda reason: (reason is None, reason == QUARANTINED.name))
     everybody, others, probe = (BANKS, "update", 3.0), (BANKS[:2], "update", 3.0), (["bank3"], "describe", 0.5)
     waited_for = [everybody, everybody, probe, others, others, probe, others, others]
     assert transport.asked[: len(waited_for)] == waited_for, "nobody waits for a provider that is set aside"

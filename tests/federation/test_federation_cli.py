@@ -22,7 +22,7 @@ from databazaar.data.fraud import fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.federation import server
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from loopback import WAIT, Federation, eventually
 from processes import Forked
 
@@ -62,7 +62,7 @@ def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyP
     federation = Federation(tmp_path)
     kit = federation.enroll("bank1")
     for round in (0, 2, 5):
-        Record(kit / "answers.jsonl").add("a" * 32, round, "ok", "", None)
+        AccessRecord(kit / "answers.jsonl").add("a" * 32, round, "ok", "", None)
     statement = tmp_path / "bank1.json"
     items = [{"round": r, "draw": 0, "paid": 2, "failure": ""} for r in (0, 0, 2)]
     statement.write_text(

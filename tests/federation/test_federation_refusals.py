@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
 from typer.testing import CliRunner
 
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.cli.app import app
 from databazaar.codes import Code
 from databazaar.data.schema import Schema
@@ -32,7 +32,7 @@ from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
 from databazaar.federation.pins import Pins
 from databazaar.federation.policy import RefusedError
-from databazaar.federation.records import Record, earnings
+from databazaar.federation.records import AccessRecord, earnings
 from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
@@ -293,7 +293,7 @@ def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
 
 
 def test_a_statement_is_compared_with_the_run_that_it_is_for(tmp_path: Path) -> None:
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
     for run, rounds in (("old", 3), ("new", 5)):
         for number in range(rounds):
             record.add(run, number, "ok", "", None)
@@ -307,6 +307,6 @@ def test_a_statement_is_compared_with_the_run_that_it_is_for(tmp_path: Path) -> 
 
 
 def test_a_statement_is_compared_with_answers_that_are_there(tmp_path: Path) -> None:
-    assert earnings(Record(tmp_path / "answers.jsonl")) == []
+    assert earnings(AccessRecord(tmp_path / "answers.jsonl")) == []
     with pytest.raises(BazaarError, match="has answered nothing yet: there is nothing to compare the statement with"):
-        earnings(Record(tmp_path / "answers.jsonl"), {"items": []})
+        earnings(AccessRecord(tmp_path / "answers.jsonl"), {"items": []})

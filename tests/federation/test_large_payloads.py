@@ -11,7 +11,7 @@ import pytest
 
 from databazaar.federation import server
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.payloads import PIECE, Body, Transfer
+from databazaar.federation.payloads import PIECE, Body, PayloadTransfer
 from databazaar.federation.provider import ProviderNode
 from databazaar.testing import check_transport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
@@ -47,9 +47,9 @@ def test_both_sides_see_it_move_and_the_server_passes_the_answer_on(large: Feder
     released = large.root / "bank1" / "released"
     said = large.root / "bank1" / "provider.txt"
     payload = b"hang bank1 " + os.urandom(PIECE) + bytes(SIZE - PIECE)
-    seen: list[Transfer] = []
+    seen: list[PayloadTransfer] = []
 
-    def watch(transfers: Mapping[str, Transfer]) -> None:
+    def watch(transfers: Mapping[str, PayloadTransfer]) -> None:
         seen.append(transfers["bank1"])
         assert server.status(large.market).transfers["bank1"].to_send == len(payload)
         if seen[-1].sent == len(payload):

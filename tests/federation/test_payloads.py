@@ -22,7 +22,7 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Lost
 from databazaar.federation.message_vector import decode_vector, plainly_encoded, vector_parts
 from databazaar.federation.messages import OracleMessage, TaskMessage, decode_request, encode_request
-from databazaar.federation.payloads import ChunkAssembler, Transfer, overheard
+from databazaar.federation.payloads import ChunkAssembler, PayloadTransfer, overheard
 from databazaar.federation.provider import Incoming
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.wire import (
@@ -166,7 +166,7 @@ class Line:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.taken, self.numbers = 1000.0, 0, list[str]()
         self.asked, self.beats = threading.Event(), threading.Semaphore(0)
-        self.delivered, self.seen = b"", list[Transfer]()
+        self.delivered, self.seen = b"", list[PayloadTransfer]()
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(exchange, "time", clock)
         monkeypatch.setattr(exchange, "SLOWEST", SMALL)
@@ -233,7 +233,7 @@ def test_a_deadline_is_put_off_by_what_moves_and_a_large_answer_is_passed_on(lin
             line.looked()
     thread.join(20)
     assert got == [({}, {})] and line.delivered == body
-    assert Transfer(6 * SMALL, 100) in line.seen and line.seen[-1].to_receive == 100
+    assert PayloadTransfer(6 * SMALL, 100) in line.seen and line.seen[-1].to_receive == 100
 
 
 def test_silence_ends_a_large_answer_and_what_came_of_it_is_dropped(line: Line) -> None:

@@ -18,7 +18,7 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.policy import RefusedError
 from databazaar.federation.privacy import PrivateUpdates, clipped_sum
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.inputs import as_table
@@ -128,7 +128,7 @@ def test_an_account_that_cannot_be_written_gives_no_answer_and_no_refusal(tmp_pa
 def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: Path) -> None:
     cap = 12.0
     mechanism = private(tmp_path, cap=cap)
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank1", examples("bank1"), record=record, privacy=mechanism)
     handlers = {name: ProviderWorker(name, examples(name)) for name in NAMES} | {"bank1": worker}
     folder = RunFolder.create(tmp_path / "run")

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Report, Uniform
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import Ask, Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
-from databazaar.engines.quarantine import Quarantine, Standing
+from databazaar.engines.quarantine import FailureCount, Quarantine
 from databazaar.federation import failures as faults
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Failures, Lost, Replies
@@ -83,7 +83,7 @@ class Banks:
 def resumed(script: Script, tolerated: int, ended: Sequence[Ended]) -> Banks:
     """Banks whose engine has just begun again with what the ledger holds."""
     banks = Banks(script, tolerated)
-    banks.quarantine.standings["bank1"] = Standing(9, 99)  # what a run before left is not this run's
+    banks.quarantine.standings["bank1"] = FailureCount(9, 99)  # what a run before left is not this run's
     banks.engine.begin(Beginning(RUN, ended))
     banks.asked.clear()
     return banks
@@ -117,7 +117,7 @@ def test_pauses_double_and_an_answer_clears_the_slate() -> None:
     banks.play(range(40))
     assert [round for round, _, kind in banks.asked if kind == "update"] == [0, 1, 2]
     assert [round for round, _, kind in banks.asked if kind == "describe"] == [3, 5, 9, 17, 33]
-    assert {reason for _, _, reason in banks.ended[3:]} == {SET_ASIDE}
+    assert {reason for _, _, reason in banks.ended[3:]} == {QUARANTINED}
     banks.quarantine.note("bank1", 65, None)
     assert banks.quarantine.standings == {}
 
@@ -127,7 +127,7 @@ EVERY = [
     *(Code(fault) for fault in faults.FAULTS),
     BEYOND_LIMIT,
     Code.of("provider-failed", why="computation-failed"),
-    SET_ASIDE,
+    QUARANTINED,
 ]
 
 
@@ -189,7 +189,7 @@ def test_a_kept_run_that_is_resumed_while_a_bank_is_set_aside_asks_whom_an_unbro
     folder = "unbroken"
     whole = Stopping(handlers)
     unbroken = play(whole)
-    assert any(access.failure == SET_ASIDE for played in unbroken.rounds for access in played.accesses)
+    assert any(access.failure == QUARANTINED for played in unbroken.rounds for access in played.accesses)
     folder = "resumed"
     first, second = Stopping(handlers, dies_in), Stopping(handlers)
     with pytest.raises(KeyboardInterrupt):

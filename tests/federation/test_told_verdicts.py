@@ -20,9 +20,9 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.enrolment import load_kit
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, verified
-from databazaar.federation.records import ANSWERS, Record
+from databazaar.federation.records import ANSWERS, AccessRecord
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.verdicts import Hearing, Told
+from databazaar.federation.verdicts import Hearing, Notice
 from databazaar.federation.worker import ProviderWorker
 from databazaar.market.inspection.holdout_parts import halves
 from databazaar.runs.folder import RunFolder
@@ -49,7 +49,7 @@ class Played:
         assert not worthless
         return found
 
-    def told(self, name: str) -> list[Told]:
+    def told(self, name: str) -> list[Notice]:
         return [told for receipt in self.receipts(name) for told in receipt.verdicts]
 
 
@@ -82,7 +82,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     for name in NAMES:
         kit = load_kit(parties.kits[name])
         keeper = ReceiptKeeper.of_kit(kit.folder, name, kit.market)
-        signer, record = parties.signers[name], Record(kit.folder / ANSWERS)
+        signer, record = parties.signers[name], AccessRecord(kit.folder / ANSWERS)
         workers[name] = ProviderWorker(name, source[name], record=record, signer=signer, receipts=keeper)
     engine = FederatedEngine(TASK, NAMES, LocalTransport(workers), step=0.2, keys=parties.keys)
     consumer = Consumer("logistic", holdout=holdout, budget=12 * 10 * len(NAMES), per_round=len(NAMES))
@@ -100,7 +100,7 @@ def test_everybody_is_told_its_own_verdicts_once(played: Played) -> None:
     assert [(one.provider, one.other) for one in defended.merged] == [("twin", "bank1")]
     for name in NAMES:
         own = [
-            Told(one.round or 0, one.what, one.figure or 0.0, one.limit, one.answers, one.entry, one.hash)
+            Notice(one.round or 0, one.what, one.figure or 0.0, one.limit, one.answers, one.entry, one.hash)
             for one in defended.of(name)
         ]
         assert played.told(name) == own

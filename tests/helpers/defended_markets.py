@@ -17,7 +17,7 @@ from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Ter
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
-from databazaar.roster import Offer, Roster
+from databazaar.roster import ProviderTerms, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.stops import STOPS, Budget
 from own_samplers import Together
@@ -30,7 +30,7 @@ Measured = Callable[[int, Drawn], tuple[dict[int, float | None], Findings | None
 
 def rules_with(
     defence: Defence,
-    offers: Sequence[Offer],
+    offers: Sequence[ProviderTerms],
     *,
     budget: int,
     per_round: int = 3,
@@ -64,7 +64,7 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
     """Gains and findings by chance. Every round has its own stream: a run that is resumed hears the same."""
 
     def measure(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
-        rng, asked, n = np.random.default_rng([seed, round]), drawn.asked, len(drawn.purse.quotes)
+        rng, asked, n = np.random.default_rng([seed, round]), drawn.asked, len(drawn.round_budget.quotes)
         gains = {i: None if rng.random() < failing else float(rng.normal()) for i in asked}
 
         def figures(draw: Callable[[], float], silent: float = 0.2) -> list[float | None]:
@@ -86,8 +86,8 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
     return measure
 
 
-def offers_of(prices: list[int], owners: int, **more: Any) -> list[Offer]:
-    return [Offer(f"p{i}", f"owner {i % owners}", price, **more) for i, price in enumerate(prices)]
+def offers_of(prices: list[int], owners: int, **more: Any) -> list[ProviderTerms]:
+    return [ProviderTerms(f"p{i}", f"owner {i % owners}", price, **more) for i, price in enumerate(prices)]
 
 
 def scripted(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
@@ -105,7 +105,7 @@ def scripted(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Finding
 
 def scripted_rules(**more: Any) -> RuleBook:
     sampler = Uniform(replacement=False)
-    offers = [Offer(f"p{i}", f"p{i}", 50) for i in range(4)]
+    offers = [ProviderTerms(f"p{i}", f"p{i}", 50) for i in range(4)]
     return rules_with(replace(EVERY_RULE, cap=None), offers, budget=1900, per_round=4, sampler=sampler, **more)
 
 

@@ -14,7 +14,7 @@ from cli_markets import bazaar, write_market
 
 from databazaar.canonical import canonical
 from databazaar.config.jobs import market_job
-from databazaar.config.playing import environment_of
+from databazaar.config.play import environment_of
 from databazaar.ledger import Entry
 from databazaar.runs.folder import RunFolder
 from forging import reseal

@@ -13,7 +13,7 @@ from torch import Tensor
 from databazaar.federation.enrolment import load_kit
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply, is_receipt
 from databazaar.federation.receipts import ReceiptKeeper
-from databazaar.federation.signing import Signer
+from databazaar.federation.signatures import Signer
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker
 from loopback import WAIT, eventually

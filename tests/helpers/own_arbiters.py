@@ -19,8 +19,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.client.own_arbiter import HubEngine, Notary
-from databazaar.config.playing import Playing
+from databazaar.client.own_arbiter import HubEngine, NotaryClient
+from databazaar.config.play import Playing
 from databazaar.engines import Ask, Replies
 from databazaar.federation.messages import encode_request
 from databazaar.market.arbiter import Arbiter
@@ -62,8 +62,8 @@ class OwnMarket:
         with self.market.database.read() as session:
             return session.get_one(Job, job_id)
 
-    def notary(self, job_id: str, **how: Any) -> Notary:
-        return Notary(self.address, self.token, job_id, **how)
+    def notary(self, job_id: str, **how: Any) -> NotaryClient:
+        return NotaryClient(self.address, self.token, job_id, **how)
 
     def hub_folder(self, job_id: str) -> RunFolder:
         return RunFolder(self.market.settings.run_folder(job_id))
@@ -130,7 +130,7 @@ def play_until(port: int, token: str, job_id: str, folder: Path, rounds: int, vi
         if progress.round == rounds:
             os.kill(victim, signal.SIGKILL)
 
-    notary = Notary(f"http://127.0.0.1:{port}", token, job_id)
+    notary = NotaryClient(f"http://127.0.0.1:{port}", token, job_id)
     with playing_own(notary, folder / "run", {"holdout": folder / "holdout.csv"}) as playing:
         playing.settle(tell)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from databazaar.config.jobs import market_job
-from databazaar.config.playing import begun
+from databazaar.config.play import begun
 from databazaar.market.run import Progress
 from databazaar.service.database.tables import Job
 from databazaar.service.hub.folder import write_market

@@ -15,7 +15,7 @@ from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.payments import Payment
-from databazaar.roster import Offer, Purse, Roster
+from databazaar.roster import ProviderTerms, Roster, RoundBudget
 from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable
 from databazaar.stops import Budget
@@ -35,20 +35,20 @@ class Stubborn:
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         return np.full(len(roster), 1 / len(roster))
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        return among_affordable(state, purse)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        return among_affordable(state, round_budget)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        there = np.flatnonzero(purse.available)
-        rising = there[np.argsort(purse.quotes[there], kind="stable")]
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        there = np.flatnonzero(round_budget.available)
+        rising = there[np.argsort(round_budget.quotes[there], kind="stable")]
         first, others = (rising[-1], rising[0]) if self.dearest else (rising[0], rising[-1])
         return np.array([first, *[others if self.mixed else first] * (size - 1)])
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         return state
 
-    def exploration(self, purse: Purse) -> Vector:
-        return 0.5 * purse.quotes / len(purse.quotes)
+    def exploration(self, round_budget: RoundBudget) -> Vector:
+        return 0.5 * round_budget.quotes / len(round_budget.quotes)
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class Even(Uniform):
 
     kind: ClassVar[str] = "test-even"
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        p = among_affordable(1 / purse.quotes, purse)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        p = among_affordable(1 / round_budget.quotes, round_budget)
         return np.asarray(p / p.sum())
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        return rng.choice(len(purse.quotes), size, p=self.probabilities(state, purse))
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        return rng.choice(len(round_budget.quotes), size, p=self.probabilities(state, round_budget))
 
 
 def rules_for(
-    offers: Sequence[Offer],
+    offers: Sequence[ProviderTerms],
     *,
     budget: int,
     per_round: int,
@@ -89,8 +89,8 @@ def rules_for(
     return RuleBook(terms, sampler or Together(), payment or PricePerAccess(), (Budget(),))
 
 
-def offers_at(*prices: int) -> list[Offer]:
-    return [Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)]
+def offers_at(*prices: int) -> list[ProviderTerms]:
+    return [ProviderTerms(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)]
 
 
 def played(rules: RuleBook, failing: float = 0.0, gain: float = 1.0) -> Book:

@@ -9,8 +9,8 @@ from typing import Any
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.enrolment import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
-from databazaar.federation.records import ANSWERS, Record
-from databazaar.federation.signing import MarketKeys, Signer
+from databazaar.federation.records import ANSWERS, AccessRecord
+from databazaar.federation.signatures import MarketKeys, Signer
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from loopback import Federation
@@ -36,7 +36,7 @@ class SignedParties:
         return ProviderWorker(
             name,
             examples(name),
-            record=Record(kit.folder / ANSWERS),
+            record=AccessRecord(kit.folder / ANSWERS),
             signer=self.signers[name],
             receipts=ReceiptKeeper.of_kit(kit.folder, name, kit.market),
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from databazaar import OSMD, Arbiter, Consumer, Provider, Thrifty, Uniform
+from databazaar import OSMD, Adaptive, Arbiter, Consumer, Provider, Uniform
 from databazaar.codes import Code
 from databazaar.engines import Beginning
 from databazaar.engines.protocol import LIMIT
@@ -87,7 +87,7 @@ class Simulation:
         self._per_round = rng.randint(1, 3)
         self._budget = self._per_round * max(self._prices) * rng.randint(2, 10)
         self._caps = [rng.choice((None, None, rng.randint(1, 9))) for _ in self._ids]
-        self._sampler = rng.choice((Uniform(), Thrifty(), OSMD(0.1, 0.1)))
+        self._sampler = rng.choice((Uniform(), Adaptive(), OSMD(0.1, 0.1)))
         self._tolerated, self._patience = rng.randint(1, 3), rng.randint(2, 12)
         ways = [HONEST if rng.random() < 0.4 else ("answers", *rng.sample(WAYS, 2)) for _ in self._ids]
         offsets = [rng.uniform(-1, 1) for _ in self._ids]

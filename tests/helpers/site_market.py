@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.config.jobs import market_job
-from databazaar.config.playing import begun
+from databazaar.config.play import begun
 from databazaar.config.toml_text import toml_text
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.runs.folder import RunFolder

@@ -15,7 +15,7 @@ from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry, Organisation, Table
-from databazaar.service.database.upgrading import upgrade
+from databazaar.service.database.upgrade import upgrade
 
 RUN_HEAD = "ab" * 32
 

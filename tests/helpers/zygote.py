@@ -34,9 +34,9 @@ from typing import Any
 LOADED = (
     "databazaar.cli.app",
     "databazaar.cli.federation_demo",
-    "databazaar.cli.joining",
+    "databazaar.cli.enrolment",
     "databazaar.cli.play",
-    "databazaar.cli.serving",
+    "databazaar.cli.server",
     "databazaar.config.check",
     "databazaar.engines.stacked",
     "databazaar.service.hub.frozen",

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar.data.formats import refuse_many_cells
+from databazaar.data.memory_limits import memory
 from databazaar.data.parquet import needed, read_parquet
-from databazaar.data.room import memory
 from databazaar.data.tables import TableFormat, read_table
 from databazaar.errors import BazaarError
 

@@ -209,7 +209,7 @@ def test_a_revoked_certificate_is_known_to_a_server_that_is_up(root: Path) -> No
 def test_of_lists_signed_in_advance_the_latest_whose_day_has_come_counts(root: Path) -> None:
     now, by = dt.datetime.now(dt.UTC).replace(microsecond=0), ours(root)
     serials = [authority.issued(root / "market", name)[0].serial_number for name in ("bank1", "bank2")]
-    first, second = (revocations.Entry(serial, now, superseded=True) for serial in serials)
+    first, second = (revocations.Revocation(serial, now, superseded=True) for serial in serials)
     days = [(-2, []), (-1, [first]), (1, [first, second])]
     lists = [revocations._sign(by, entries, now + dt.timedelta(days=d), 5 + d) for d, entries in days]
     (root / "market/server/startup/crl.pem").write_bytes(b"".join(lists))

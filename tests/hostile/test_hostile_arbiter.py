@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
@@ -27,7 +27,7 @@ from databazaar.federation.messages import (
 from databazaar.federation.pins import Pins, fingerprint
 from databazaar.federation.policy import Policy
 from databazaar.federation.privacy import clipped_sum, drawn, normal
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.losses import LOSSES
@@ -194,7 +194,7 @@ def test_what_is_offered_is_looked_at_and_accepted_by_its_fingerprint(path: Path
 
 def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> None:
     clock = [0.0]
-    record = Record(tmp_path / "answers.jsonl")
+    record = AccessRecord(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank", Table(path), Policy(max_questions=3), record=record, clock=lambda: clock[0])
     said = [asked(worker, HONEST), asked(worker, HONEST, torch.zeros(6)), asked(worker, HONEST), asked(worker, HONEST)]
     assert [code for _, code, _ in said] == ["", "", "", "too-many-questions"]

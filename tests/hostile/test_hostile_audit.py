@@ -347,7 +347,7 @@ def test_an_audit_writes_nothing(finished: Path, open_run: Path) -> None:
 
 
 def test_a_run_that_goes_on_elsewhere_says_so(open_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.config.playing.__version__", "9.9")
+    monkeypatch.setattr("databazaar.config.play.__version__", "9.9")
     done = bazaar("run", open_run, "--quiet")
     assert done.code == 0 and RunFolder(open_run).audit().ok
     assert "the run goes on with databazaar 9.9: last digits may differ" in done.err

@@ -18,8 +18,8 @@ from databazaar.federation import failures as faults
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
 from databazaar.federation.pki import new_key
-from databazaar.federation.records import ANSWERS, Record
-from databazaar.federation.signing import MarketKeys, Signer, issued, verifies
+from databazaar.federation.records import ANSWERS, AccessRecord
+from databazaar.federation.signatures import MarketKeys, Signer, issued, verifies
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.ledger.replies import ReplyStatement, SignedReply
@@ -28,7 +28,7 @@ from markets import a_consumer, afar, examples, federated
 from signed_parties import NAMES, Handler, SignedParties
 
 EVERYBODY = Uniform(replacement=False)
-ASIDE = "set-aside"
+ASIDE = "quarantined"
 
 
 def poison(signer: Signer | None = None, **changes: object) -> Handler:
@@ -153,7 +153,7 @@ def test_what_a_provider_signs_is_kept_named_and_audited(parties: SignedParties,
         assert verifies(key, reply.statement.text, reply.signature)
     assert run.evidence.authority() == MarketKeys.of(parties.market).authority
     assert run.audit().ok
-    assert {answer.reply for answer in Record(parties.kits["bank1"] / ANSWERS)} == {
+    assert {answer.reply for answer in AccessRecord(parties.kits["bank1"] / ANSWERS)} == {
         digest for digest, reply in kept.items() if reply.statement.provider == "bank1"
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.errors import BazaarError
 from databazaar.federation.accountant import MOST_RATES, History, added
 from databazaar.federation.accounts import PLACE, Accounts, users_folder

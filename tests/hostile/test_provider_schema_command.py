@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.cli.app import app
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from databazaar import BazaarError
 from databazaar.cli.app import app
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import Ask, Replies
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.failures import UNANSWERED
 from databazaar.federation.pki import issue, new_authority, new_key, pem
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, SignedReceipt, contradictions, receipts_in
-from databazaar.federation.signing import Signer
+from databazaar.federation.signatures import Signer
 from databazaar.federation.transport import LocalTransport
 from markets import federated
 from receipted_runs import ID, audit, play, receipts_of
@@ -208,4 +208,4 @@ def test_a_statement_that_pays_otherwise_than_receipts_say_is_told(parties: Sign
 
 
 def test_the_codes_that_deny_an_answer_are_those_of_the_engines() -> None:
-    assert SET_ASIDE.name in UNANSWERED
+    assert QUARANTINED.name in UNANSWERED

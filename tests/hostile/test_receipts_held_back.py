@@ -17,7 +17,7 @@ from databazaar.cli.statements import one, provider_dict
 from databazaar.defence import Defence
 from databazaar.federation.disputes import Held, compare
 from databazaar.federation.receipts import Freed, Receipt, Settled, contradictions, receipts_in
-from databazaar.federation.records import ANSWERS, Record, earnings
+from databazaar.federation.records import ANSWERS, AccessRecord, earnings
 from databazaar.ledger.chain import Entry
 from databazaar.runs.folder import RunFolder
 from markets import a_consumer, afar
@@ -102,7 +102,7 @@ def test_what_is_held_back_is_not_counted_as_unpaid_without_a_reason(played: Pla
     parties, _, report = played
     statement = json.loads(one(report, "bank3", as_csv=False))
     assert statement["pay"] == report.spent // 3 and all(item["held"] == 1 for item in statement["items"])
-    record = Record(parties.kits["bank3"] / ANSWERS)
+    record = AccessRecord(parties.kits["bank3"] / ANSWERS)
     (line,) = earnings(record, statement, receipts=receipts_of(parties, "bank3"))
     assert line.paid == report.spent // 3 and not line.unpaid_rounds and not line.disputed_rounds
     assert one(report, "bank3", as_csv=True).splitlines()[0].startswith("round,draw,paid,paid_amount,held,held_amount")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from databazaar.cli import joining
+from databazaar.cli import enrolment as joining
 from databazaar.cli.app import app
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError

@@ -16,7 +16,7 @@ from databazaar.federation.accountant import history_in
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger.database import Database
 from databazaar.money import Currency
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
 from hostile_folders import change_json

@@ -17,7 +17,7 @@ from databazaar.ledger.chain import KINDS
 from databazaar.ledger.rulebook import Stopped
 from databazaar.money import Currency
 from databazaar.payments import PricePerAccess
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 
 PRICES = {"a": 2, "b": 3, "c": 7}
 RULES: dict[str, Any] = {"sampler": {}, "aggregator": {}, "payment": {}, "stops": []}
@@ -30,7 +30,7 @@ def rules(budget: int = 40) -> RuleBook:
 
 
 def drawn(*draws: int) -> Drawn:
-    return Drawn(np.array(draws), np.full(len(draws), 0.3), Purse(10**6, np.array(list(PRICES.values()))))
+    return Drawn(np.array(draws), np.full(len(draws), 0.3), RoundBudget(10**6, np.array(list(PRICES.values()))))
 
 
 class Standing:

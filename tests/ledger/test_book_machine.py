@@ -16,7 +16,7 @@ from databazaar.codes import Code
 from databazaar.ledger import Book, Drawn, Entry, Ledger, MemoryStore, RuleBook, Settlement, Snapshot, Terms
 from databazaar.ledger.rulebook import Stopped
 from databazaar.money import Currency
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import SAMPLERS
 
 PRICES = {"a": 1, "b": 3, "c": 7}
@@ -166,7 +166,7 @@ def make_rules(budget: int = 30, per_round: int = 2) -> RuleBook:
 
 def drawn(draws: list[int]) -> Drawn:
     quotes = np.array(list(PRICES.values()))
-    return Drawn(np.array(draws), np.full(len(draws), 0.3), Purse(10**6, quotes))
+    return Drawn(np.array(draws), np.full(len(draws), 0.3), RoundBudget(10**6, quotes))
 
 
 def outcome(draws: list[int], failures: list[Code | None]) -> Settlement:

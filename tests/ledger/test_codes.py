@@ -17,7 +17,7 @@ from databazaar import Arbiter, NoProgress, Provider, TargetUtility, Uniform, co
 from databazaar.codes import SENTENCES, Code
 from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.market.loop import play
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from defended_markets import play as scripted_play
 from defended_markets import scripted, scripted_rules
@@ -142,7 +142,7 @@ def test_reasons_of_all_kinds_are_there() -> None:
     all_entries = [entry for make in LEDGERS.values() for entry in make()]
     voids = {entry.reason.name for entry in all_entries if entry.reason is not None}
     stops = {entry.body["stop"]["reason"]["code"] for entry in all_entries if entry.kind == "close"}
-    assert {"oracle-raised", "update-shape", "update-type", "not-finite", "set-aside"} <= voids
+    assert {"oracle-raised", "update-shape", "update-type", "not-finite", "quarantined"} <= voids
     assert stops == {"budget-spent", "target-reached", "no-progress", "nobody-can-be-asked", "no-valid-reply"}
 
 

@@ -20,7 +20,7 @@ from databazaar.learning.models import Layout
 from databazaar.ledger import Entry, Snapshot, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import LAYOUT, LEDGER, MODEL, SUMMARY, RunFolder
 from databazaar.runs.model_folder import CARD, WEIGHTS
 from databazaar.vectors import unpack
@@ -117,7 +117,7 @@ def test_tensors_keep_their_names_without_the_model_and_no_torch_is_imported(tmp
         inner = Arbiter(consumer, providers, engine="loop", device="cpu").engine
         Arbiter(consumer, providers, engine=Mortal(inner, 3)).run(tmp_path / "run")
     program = (
-        "import sys; from pathlib import Path; from databazaar.runs.closing import close_run; "
+        "import sys; from pathlib import Path; from databazaar.runs.close import close_run; "
         "close_run(Path(sys.argv[1])); assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], capture_output=True, text=True)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Thrifty, Uniform
+from databazaar import OSMD, Adaptive, Uniform
 from databazaar.defence import Defence
 from databazaar.ledger import Accounts, Entry, Ledger, RuleBook, audit_entries
 from databazaar.roster import PriceChange
@@ -33,7 +33,7 @@ from forging import reseal
 from own_samplers import Together
 from slow_audit import first_broken
 
-SAMPLERS: tuple[Sampler, ...] = (Together(), OSMD(0.6, 0.2), Thrifty(), Uniform())
+SAMPLERS: tuple[Sampler, ...] = (Together(), OSMD(0.6, 0.2), Adaptive(), Uniform())
 DEFENCES = (
     EVERY_RULE,
     replace(EVERY_RULE, pay_left_out=False, doubt=False),
@@ -255,8 +255,8 @@ def test_forged_held_back_pay_is_found(name: str, defended: list[Entry]) -> None
 
 
 def test_merged_or_not_shows_in_what_is_held_and_in_the_chances_of_later_rounds(defended: list[Entry]) -> None:
-    """Arms decide about draws and about held pay, and both are replayed: who is said to be alike, or not to be, is paid
-    and asked otherwise."""
+    """Owner groups decide about draws and about held pay, and both are replayed: who is said to be alike, or not to be,
+    is paid and asked otherwise."""
     audit = audit_entries(reseal(found(6, alike=[])(list(defended))))
     assert not audit.ok and audit.rounds == 6, audit.message
 

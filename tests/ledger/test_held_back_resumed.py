@@ -13,7 +13,7 @@ from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.sql import SqlStore
 from databazaar.ledger.store import Store
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import unpack
 from defended_markets import (

@@ -22,7 +22,7 @@ from databazaar.errors import BazaarError
 from databazaar.ledger import Snapshot, snapshot_files
 from databazaar.ledger.snapshot_files import ArrayFile, HashedArray
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import pack
 from killed_store import LEDGER, Players, best, entry, model

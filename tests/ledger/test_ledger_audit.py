@@ -19,7 +19,7 @@ from databazaar.ledger import Accounts, Entry, Ledger, MemoryStore, RuleBook, Sn
 from databazaar.ledger.chain import KINDS
 from databazaar.market.loop import play
 from databazaar.registry import MissingRuleError
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.vectors import pack, unpack
 from forging import reseal
 from small_markets import MakeMarket
@@ -263,8 +263,8 @@ def test_the_audit_replays_every_distribution(played: tuple[list[Entry], Snapsho
         assert p.sum() == pytest.approx(1)
     for p, past in zip(audit.distributions[:-3], audit.history, strict=False):
         assert (p >= 0.2 / 4).all(), past  # everybody is affordable: nobody is asked less than that
-    purse = Purse(10**6, np.array([1, 2, 3, 1]))
-    expected = OSMD(0.6, 0.2).probabilities(unpack(snapshot.state)["sampler"], purse)
+    round_budget = RoundBudget(10**6, np.array([1, 2, 3, 1]))
+    expected = OSMD(0.6, 0.2).probabilities(unpack(snapshot.state)["sampler"], round_budget)
     np.testing.assert_allclose(audit.distributions[-1], expected)
 
 
@@ -377,7 +377,7 @@ def test_an_audit_without_the_package_of_a_rule_is_no_fault_of_the_ledger(
             audit_entries(forged)
         assert missing.value.package == came
     with pytest.raises(
-        MissingRuleError, match="sampler kind 'acme-rare' is unknown: use one of osmd, thrifty, uniform"
+        MissingRuleError, match="sampler kind 'acme-rare' is unknown: use one of adaptive, osmd, uniform"
     ):
         audit_entries(reseal(changed_body("open", 0, rules={**rules, "sampler": {"kind": "acme-rare"}})(played[0])))
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress
 from databazaar.ledger import Drawn, Ledger, sql
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from postgres import Server
 from small_markets import MakeMarket
@@ -61,7 +61,7 @@ def test_postgres_entries_cannot_be_changed_and_have_one_writer(server: str, mar
     consumer, providers = market()
     rules = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop").rules
     first, second = (Ledger(rules, SqlStore(server, "pair")) for _ in range(2))
-    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.purse(first.book))
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.round_budget(first.book))
     first.reserve(0, drawn)
     with pytest.raises(LedgerError, match="another process"):
         second.reserve(0, drawn)

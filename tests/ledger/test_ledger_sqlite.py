@@ -180,7 +180,7 @@ def test_two_writers_of_one_run_the_second_is_told(make_vector_market: MakeMarke
     rules = Arbiter(consumer, providers, engine="loop").rules
     first = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
     second = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
-    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.purse(first.book))
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.round_budget(first.book))
     first.reserve(0, drawn)
     with pytest.raises(LedgerError, match="another process has written this entry"):
         second.reserve(0, drawn)
@@ -248,7 +248,7 @@ def test_where_the_disk_is_full_nothing_of_a_step_is_kept_and_the_run_goes_on_la
     folder = RunFolder.create(tmp_path / "run")
     store = folder.store()
     ledger = Ledger(arbiter.rules, store)
-    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), arbiter.rules.purse(ledger.book))
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), arbiter.rules.round_budget(ledger.book))
     with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be written .*nothing of this step was kept"):
         ledger.reserve(0, drawn)
     assert [entry.kind for entry in store.entries()] == ["open"]

@@ -31,7 +31,7 @@ from slow_audit import first_broken
 def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Entry]]:
     """The entries of small runs, as their store reads them."""
     found = {}
-    for sampler in ("thrifty", "osmd"):
+    for sampler in ("adaptive", "osmd"):
         folder = tmp_path_factory.mktemp("short") / sampler
         make(folder, 24, 5, 3, sampler)
         with RunFolder(folder)._reading() as reader:
@@ -188,10 +188,14 @@ def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
         assert whole.barred(place) == course.barred(place)
     row = int(np.flatnonzero(np.diff(course.prices[:, 0]))[0]) + 1
     assert course.repriced(0, row) == 41
-    for purse, place in ((report.purses[7], 7), (report.purses[3], 3), (report.purses[-1], len(report.purses) - 1)):
+    for round_budget, place in (
+        (report.purses[7], 7),
+        (report.purses[3], 3),
+        (report.purses[-1], len(report.purses) - 1),
+    ):
         drawn = np.bincount([a.provider for one in report.rounds[:place] for a in one.accesses], minlength=4)
-        assert purse.accesses_left is not None and purse.accesses_left[2] == 17 - drawn[2]
-        assert purse.left == 9000 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
+        assert round_budget.accesses_left is not None and round_budget.accesses_left[2] == 17 - drawn[2]
+        assert round_budget.left == 9000 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
     for one, other in zip(report.brought, thin.brought, strict=True):
         assert one.share_at_end == pytest.approx(other.share_at_end, rel=0.25)
         assert one.gain_per_coin == other.gain_per_coin

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, LedgerError, Thrifty
+from databazaar import OSMD, Adaptive, Arbiter, LedgerError
 from databazaar.ledger import Audit, Entry, Ledger, Notary, audit_entries
 from databazaar.market.loop import play
 from databazaar.registry import MissingRuleError
@@ -28,7 +28,7 @@ def ledger_of(seed: int, *, limits: bool = False) -> list[Entry]:
     )
     if limits:
         providers = [replace(one, most_accesses=4) for one in providers]
-    arbiter = Arbiter(consumer, providers, Thrifty() if seed % 2 else OSMD(0.6, 0.2), engine="loop", seed=seed)
+    arbiter = Arbiter(consumer, providers, Adaptive() if seed % 2 else OSMD(0.6, 0.2), engine="loop", seed=seed)
     ledger = Ledger(arbiter.rules)
     play(arbiter.begin(ledger), arbiter.engine)
     return list(ledger.store.entries())

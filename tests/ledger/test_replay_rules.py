@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databazaar.ledger.large import Large
 
 from databazaar import LedgerError, Uniform
 from databazaar.codes import Code
@@ -126,7 +125,7 @@ def test_the_opening_alone() -> None:
     assert audit.book == rules().new_book() and audit.terms == rules().terms
     assert audit.state is not None and audit.state.tolist() == rules().start().tolist()
     assert audit.record is not None and len(audit.record.rounds) == 0
-    assert [purse.left for purse in audit.record.purses] == [BUDGET]
+    assert [round_budget.left for round_budget in audit.record.purses] == [BUDGET]
     assert audit.distributions.tolist() == pytest.approx(np.full((1, 3), 1 / 3))
 
 
@@ -146,7 +145,7 @@ def test_what_is_known_after_every_round() -> None:
         assert audit.delivered == best.model
     whole = audit_entries(entries)
     assert whole.closed and whole.closing == entries[-1].body and whole.record is not None
-    assert [purse.left for purse in whole.record.purses] == [25, 19, 15, 9, 1]
+    assert [round_budget.left for round_budget in whole.record.purses] == [25, 19, 15, 9, 1]
     rounds = whole.record.rounds
     for round in range(4):
         own = [entry for entry in entries if entry.round == round and entry.kind in ("post", "void")]

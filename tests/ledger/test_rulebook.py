@@ -11,23 +11,23 @@ import pytest
 
 from databazaar import BazaarError, Uniform
 from databazaar.codes import Code
-from databazaar.defence import Arms, Defence, Findings
-from databazaar.defence.court import Court
+from databazaar.defence import Defence, Findings, OwnerGroups
+from databazaar.defence.detector import DetectorState
 from databazaar.ledger import Book, Drawn, Entry, RuleBook, Terms
 from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, end_of, status_of
 from databazaar.money import Currency
 from databazaar.payments import PricePerAccess
 from databazaar.randomness import draws_stream
-from databazaar.roster import Amounts, Offer, PriceChange, Purse, Roster
+from databazaar.roster import Amounts, PriceChange, ProviderTerms, Roster, RoundBudget
 from databazaar.samplers import Wants
 from databazaar.stops import History
 from databazaar.stops.budget import SPENT
 from defended_markets import EVERY_RULE, rules_with
 
 OFFERS = (
-    Offer("a", "x", 2),
-    Offer("b", "x", 3, most_accesses=4),
-    Offer("c", "y", 5, price_changes=(PriceChange(1, 4), PriceChange(3, 6))),
+    ProviderTerms("a", "x", 2),
+    ProviderTerms("b", "x", 3, most_accesses=4),
+    ProviderTerms("c", "y", 5, price_changes=(PriceChange(1, 4), PriceChange(3, 6))),
 )
 PLAIN = Wants()
 
@@ -44,15 +44,15 @@ class Scripted:
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.array([len(roster), budget, per_round], dtype=float)
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         return np.asarray(state / state.sum())
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> Any:
-        self.heard.append((state.tolist(), rng.integers(10**9), size, purse))
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Any:
+        self.heard.append((state.tolist(), rng.integers(10**9), size, round_budget))
         return self.answer
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
-        self.heard.append((draws.tolist(), gains.tolist(), purse))
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        self.heard.append((draws.tolist(), gains.tolist(), round_budget))
         return state + 1
 
 
@@ -85,7 +85,11 @@ class Ends:
 
 
 def rulebook(
-    sampler: Any = None, payment: Any = None, stops: tuple[Any, ...] = (), offers: Sequence[Offer] = OFFERS, **more: Any
+    sampler: Any = None,
+    payment: Any = None,
+    stops: tuple[Any, ...] = (),
+    offers: Sequence[ProviderTerms] = OFFERS,
+    **more: Any,
 ) -> RuleBook:
     terms = Terms(
         seed=7,
@@ -110,7 +114,7 @@ def ended(round: int, gains: list[float | None], reached: float = 0.6) -> Entry:
 
 
 def drawn(draws: list[int], left: int = 50) -> Drawn:
-    return Drawn(np.array(draws), np.full(len(draws), 0.5), Purse(left, np.array([2, 3, 5])))
+    return Drawn(np.array(draws), np.full(len(draws), 0.5), RoundBudget(left, np.array([2, 3, 5])))
 
 
 def test_rules_are_built_as_the_terms_name_them() -> None:
@@ -126,7 +130,7 @@ def test_rules_are_built_as_the_terms_name_them() -> None:
     assert built.payment == PricePerAccess() and [stop.kind for stop in built.stops] == ["patience", "budget"]
     assert built.defence.off
     defended = RuleBook.of(replace(terms, rules={**rules, "defence": Defence(owners=True).settings()}))
-    assert isinstance(defended.sampler, Arms) and defended.defence == Defence(owners=True)
+    assert isinstance(defended.sampler, OwnerGroups) and defended.defence == Defence(owners=True)
     again = RuleBook(defended.terms, defended.sampler, built.payment, built.stops)
     assert again.sampler is defended.sampler
     with pytest.raises(BazaarError, match="does not say what it wants"):
@@ -168,7 +172,10 @@ def test_a_new_book_knows_prices_caps_and_limits() -> None:
     rules = rulebook(most_per_access=8, most_per_round=9)
     assert rules.new_book() == Book(50, quotes, changes, {"b": 4}, 8, 9)
     there_and_back = (PriceChange(2, 7), PriceChange(4, 7), PriceChange(5, 2))
-    both = [Offer("a", "x", 2, price_changes=there_and_back), Offer("b", "x", 3, 0, (PriceChange(2, 3),))]
+    both = [
+        ProviderTerms("a", "x", 2, price_changes=there_and_back),
+        ProviderTerms("b", "x", 3, 0, (PriceChange(2, 3),)),
+    ]
     assert rulebook(offers=both).new_book() == Book(50, {"a": 2, "b": 3}, {"a": [(2, 7), (5, 2)]}, {"b": 0})
 
 
@@ -182,14 +189,19 @@ def test_the_purse_is_the_same_before_and_after_its_round_is_reserved() -> None:
     for entry in (reserve(0, 0, "b", 3), reserve(0, 0, "b", 3, "post"), ended(0, [0.1])):
         book.apply(entry)
     for _ in range(2):
-        purse = rules.purse(book)
-        assert (purse.left, purse.quotes.tolist(), purse.most_per_access, purse.most_per_round) == (47, [2, 3, 4], 8, 9)
-        assert purse.accesses_left is not None
-        assert purse.accesses_left.tolist() == [2**63 - 1, 3, 2**63 - 1]
+        round_budget = rules.round_budget(book)
+        assert (
+            round_budget.left,
+            round_budget.quotes.tolist(),
+            round_budget.most_per_access,
+            round_budget.most_per_round,
+        ) == (47, [2, 3, 4], 8, 9)
+        assert round_budget.accesses_left is not None
+        assert round_budget.accesses_left.tolist() == [2**63 - 1, 3, 2**63 - 1]
         if not book.reserved:
             book.apply(reserve(1, 0, "b", 3))
             book.apply(reserve(1, 1, "a", 2))
-    assert rulebook(offers=OFFERS[:1]).purse(book).accesses_left is None
+    assert rulebook(offers=OFFERS[:1]).round_budget(book).accesses_left is None
     caps = rules.terms.roster.most_accesses
     assert caps is not None and caps.tolist()[1] == 4
 
@@ -209,10 +221,10 @@ def test_the_first_stop_with_a_reason_ends_the_run() -> None:
         2,
         True,
     )
-    assert seen.purse.left == 50
-    purse = Purse(1, np.array([1, 1, 1]))
-    assert rulebook(stops=(first,)).stopped(book, purse) is None
-    assert first.seen[-1].purse is purse and first.seen[-1].shortens is False
+    assert seen.round_budget.left == 50
+    round_budget = RoundBudget(1, np.array([1, 1, 1]))
+    assert rulebook(stops=(first,)).stopped(book, round_budget) is None
+    assert first.seen[-1].round_budget is round_budget and first.seen[-1].shortens is False
 
 
 def test_a_round_is_drawn_by_its_own_stream_from_its_purse() -> None:
@@ -222,13 +234,13 @@ def test_a_round_is_drawn_by_its_own_stream_from_its_purse() -> None:
     for round in range(2):
         made = rules.draw(state, book)
         assert made.draws.tolist() == [2, 0] and made.probabilities.tolist() == [0.625, 0.125]
-        assert made.quotes == [5 if round == 0 else 4, 2] and made.purse.left == 50
+        assert made.quotes == [5 if round == 0 else 4, 2] and made.round_budget.left == 50
         number = draws_stream(7, round).integers(10**9)
-        assert sampler.heard[-1][:3] == ([1.0, 2.0, 5.0], number, 2) and sampler.heard[-1][3] is made.purse
+        assert sampler.heard[-1][:3] == ([1.0, 2.0, 5.0], number, 2) and sampler.heard[-1][3] is made.round_budget
         book.apply(ended(round, [0.1]))
-    purse = Purse(3, np.array([2, 3, 5]))
-    with_purse = rules.draw(state, book, purse)
-    assert with_purse.draws.tolist() == [0] and with_purse.purse is purse  # 2 is too dear
+    round_budget = RoundBudget(3, np.array([2, 3, 5]))
+    with_purse = rules.draw(state, book, round_budget)
+    assert with_purse.draws.tolist() == [0] and with_purse.round_budget is round_budget  # 2 is too dear
 
 
 @pytest.mark.parametrize("answer", [[], [0, 1, 2], [0, 3], [-1, 0], [[0], [1]], 1])
@@ -251,7 +263,7 @@ def test_one_draw_is_enough_and_the_last_provider_is_one(answer: list[int]) -> N
 def test_a_draw_of_nobody_who_can_be_asked_is_refused() -> None:
     rules = rulebook(Scripted(answer=[2, 2]))
     with pytest.raises(BazaarError, match="drew nobody who can be asked"):
-        rules.draw(np.ones(3), rules.new_book(), Purse(4, np.array([2, 3, 5])))
+        rules.draw(np.ones(3), rules.new_book(), RoundBudget(4, np.array([2, 3, 5])))
 
 
 @pytest.mark.parametrize("paid", [[2, 0, 5], [0, 0, 0], np.array([1, 0, 4])])
@@ -284,7 +296,7 @@ def test_a_void_reply_is_never_better_than_the_worst(
     sampler = Scripted(wants=wants)
     made = drawn([0, 1, 2])
     assert rulebook(sampler).learn(np.zeros(3), made, gains).tolist() == [1, 1, 1]
-    assert sampler.heard[-1][:2] == ([0, 1, 2], heard) and sampler.heard[-1][2] is made.purse
+    assert sampler.heard[-1][:2] == ([0, 1, 2], heard) and sampler.heard[-1][2] is made.round_budget
 
 
 def test_without_a_defence_all_that_is_due_is_paid() -> None:
@@ -294,13 +306,16 @@ def test_without_a_defence_all_that_is_due_is_paid() -> None:
     assert (settled.released, settled.returned, settled.verdicts) == ([], [], ())
     assert settled.state.tolist() == [1, 1, 1]
     assert rules.flagged(settled.state) == [] and rules.returned_at_close(settled.state) == []
-    assert rules.court(settled.state).vector().tolist() == Court.new(rules.terms.roster, False).vector().tolist()
-    assert len(rules.court(settled.state).standing) == 3
+    assert (
+        rules.detector(settled.state).vector().tolist()
+        == DetectorState.new(rules.terms.roster, False).vector().tolist()
+    )
+    assert len(rules.detector(settled.state).standing) == 3
 
 
 def defended(**more: Any) -> tuple[RuleBook, Any]:
     """Four providers of four owners at 50 cents, all drawn in every round."""
-    offers = [Offer(f"p{i}", f"p{i}", 50) for i in range(4)]
+    offers = [ProviderTerms(f"p{i}", f"p{i}", 50) for i in range(4)]
     rules = rules_with(
         replace(EVERY_RULE, cap=None, **more), offers, budget=9000, per_round=4, sampler=Uniform(replacement=False)
     )
@@ -308,7 +323,7 @@ def defended(**more: Any) -> tuple[RuleBook, Any]:
 
 
 def round_of(rules: RuleBook, state: Any, findings: Findings | None, gains: list[float | None] | None = None) -> Any:
-    made = Drawn(np.arange(4), np.full(4, 0.25), Purse(9000, np.full(4, 50)))
+    made = Drawn(np.arange(4), np.full(4, 0.25), RoundBudget(9000, np.full(4, 50)))
     return rules.settle(state, made, gains or [0.1] * 4, [0.25] * 4, findings)
 
 
@@ -317,7 +332,7 @@ def test_with_a_defence_pay_beyond_the_floor_is_held_back_until_the_verdict() ->
     settled = round_of(rules, state, None)
     assert [now + held for now, held in zip(settled.paid, settled.held, strict=True)] == [50] * 4
     assert (settled.released, settled.returned, settled.verdicts) == ([], [], ())
-    assert rules.flagged(settled.state) == [] and rules.court(settled.state).answers.tolist() == [1] * 4
+    assert rules.flagged(settled.state) == [] and rules.detector(settled.state).answers.tolist() == [1] * 4
     for _ in range(7):  # the eighth look: p0 has shown data, p1 has none, of the others nothing is known
         before = settled
         found = Findings(signal=[1.0, 0.0, None, None], error=[0.2, 0.01, None, None])
@@ -332,7 +347,7 @@ def test_with_a_defence_pay_beyond_the_floor_is_held_back_until_the_verdict() ->
 def test_a_provider_that_failed_has_given_no_answer() -> None:
     rules, state = defended()
     settled = round_of(rules, state, Findings(), [0.1, None, 0.1, None])
-    assert rules.court(settled.state).answers.tolist() == [1, 0, 1, 0]
+    assert rules.detector(settled.state).answers.tolist() == [1, 0, 1, 0]
     assert settled.paid[1] == settled.held[1] == settled.paid[3] == 0
 
 
@@ -344,7 +359,7 @@ def test_what_a_double_was_held_back_goes_back_and_nothing_more_is_held_of_it() 
     double = verdict.provider
     assert settled.returned == [double] and settled.released == []
     assert settled.held[double] == 0 and all(settled.held[i] > 0 for i in range(4) if i != double)
-    assert len(rules.court(settled.state).arms) == 3
+    assert len(rules.detector(settled.state).arms) == 3
 
 
 def test_who_is_in_doubt_in_the_end_is_not_paid() -> None:

@@ -9,14 +9,14 @@ import pytest
 from databazaar import BazaarError, LedgerError
 from databazaar.ledger import Terms
 from databazaar.money import Currency
-from databazaar.roster import Offer, PriceChange, Roster
+from databazaar.roster import PriceChange, ProviderTerms, Roster
 
 RULES: dict[str, Any] = {"sampler": {"kind": "uniform"}, "aggregator": {}, "payment": {}, "stops": []}
 OFFERS = [
-    Offer("a", "x", 2),
-    Offer("b", "x", 3, most_accesses=0),
-    Offer("c", "y", 4, price_changes=(PriceChange(3, 9),)),
-    Offer("d", "y", 5, 7, (PriceChange(1, 2), PriceChange(2, 5))),
+    ProviderTerms("a", "x", 2),
+    ProviderTerms("b", "x", 3, most_accesses=0),
+    ProviderTerms("c", "y", 4, price_changes=(PriceChange(3, 9),)),
+    ProviderTerms("d", "y", 5, 7, (PriceChange(1, 2), PriceChange(2, 5))),
 ]
 ABOUT: dict[str, Any] = {
     "market": "harbour",
@@ -121,7 +121,12 @@ def test_what_is_said_of_the_market_is_read_as_words() -> None:
 
 def many(providers: int, changes: int = 0) -> Roster:
     changing = tuple(PriceChange(round + 1, 1 + round % 2) for round in range(changes))
-    return Roster([Offer("first", "x", 9, None, changing), *(Offer(f"p{i}", "x", 1) for i in range(providers - 1))])
+    return Roster(
+        [
+            ProviderTerms("first", "x", 9, None, changing),
+            *(ProviderTerms(f"p{i}", "x", 1) for i in range(providers - 1)),
+        ]
+    )
 
 
 TOO_MANY = "a market with {} is refused: {} are the most"
@@ -166,7 +171,7 @@ def test_so_many_providers_and_changes_of_prices_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["budget", "most_per_access", "most_per_round", "price"])
 def test_amounts_have_63_bits(name: str) -> None:
     def with_amount(amount: int) -> Terms:
-        return terms(roster=Roster([Offer("a", "x", amount)])) if name == "price" else terms(**{name: amount})
+        return terms(roster=Roster([ProviderTerms("a", "x", amount)])) if name == "price" else terms(**{name: amount})
 
     with_amount(2**63 - 1)
     with pytest.raises(BazaarError, match=r"amounts of 2\^63 minor units or more"):

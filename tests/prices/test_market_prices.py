@@ -17,7 +17,7 @@ from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, Terms, audit
 from databazaar.market.loop import play
 from databazaar.market.methods import OwnMarketMethod
 from databazaar.payments import PricePerRow
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.runs.from_ledger import report_from
 from databazaar.samplers import Sampler
 from databazaar.stops.budget import SPENT
@@ -281,7 +281,7 @@ class Blind(Uniform):
 
     kind: ClassVar[str] = "test-blind"
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
 
 

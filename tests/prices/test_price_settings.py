@@ -15,7 +15,7 @@ from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, load_
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_market
 from databazaar.roster import PriceChange
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from small_markets import vector_market
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import BazaarError
-from databazaar.roster import Offer, PriceChange, Purse, Roster
+from databazaar.roster import PriceChange, ProviderTerms, Roster, RoundBudget
 
 PRICES = st.integers(1, 12)
 CHANGES = st.dictionaries(st.integers(1, 9), PRICES, max_size=3)
@@ -23,7 +23,9 @@ def test_a_roster_of_a_round_has_the_prices_that_were_announced_for_it(
 ) -> None:
     roster = Roster(
         tuple(
-            Offer(f"p{i}", "x", price, i or None, tuple(PriceChange(*change) for change in sorted(changes.items())))
+            ProviderTerms(
+                f"p{i}", "x", price, i or None, tuple(PriceChange(*change) for change in sorted(changes.items()))
+            )
             for i, (price, changes) in enumerate(offers)
         )
     )
@@ -44,7 +46,7 @@ def test_a_roster_without_changes_is_itself_in_every_round() -> None:
     roster = Roster.equal(3)
     assert roster.at(0) is roster.at(10**9) is roster
     assert roster.most_accesses is None
-    assert Roster((Offer("a", "a", 1, 5), Offer("b", "b", 1))).most_accesses is not None
+    assert Roster((ProviderTerms("a", "a", 1, 5), ProviderTerms("b", "b", 1))).most_accesses is not None
 
 
 @pytest.mark.parametrize(
@@ -63,51 +65,57 @@ def test_a_roster_without_changes_is_itself_in_every_round() -> None:
 )
 def test_an_offer_that_cannot_be_kept_is_refused(cap: int, changes: Sequence[tuple[int, int]], sentence: str) -> None:
     with pytest.raises(BazaarError, match=re.escape(sentence)):
-        Offer("north", "x", 1, cap, tuple(PriceChange(*change) for change in changes))
+        ProviderTerms("north", "x", 1, cap, tuple(PriceChange(*change) for change in changes))
 
 
 @st.composite
-def purses(draw: st.DrawFn) -> Purse:
+def purses(draw: st.DrawFn) -> RoundBudget:
     n = draw(st.integers(1, 5))
     quotes = np.array(draw(st.lists(PRICES, min_size=n, max_size=n)))
     caps = draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n))
     limits = st.none() | st.integers(1, 14)
     left = draw(st.integers(0, 40))
-    return Purse(left, quotes, None if caps is None else np.array(caps), draw(limits), draw(limits))
+    return RoundBudget(left, quotes, None if caps is None else np.array(caps), draw(limits), draw(limits))
 
 
 @given(purses(), st.data())
-def test_what_fits_is_what_an_honest_buyer_could_take_one_by_one(purse: Purse, data: st.DataObject) -> None:
-    draws = np.array(data.draw(st.lists(st.integers(0, len(purse.quotes) - 1), max_size=8)), dtype=np.int64)
-    kept = purse.fitting(draws).tolist()
-    most = purse.left if purse.most_per_round is None else min(purse.left, purse.most_per_round)
+def test_what_fits_is_what_an_honest_buyer_could_take_one_by_one(
+    round_budget: RoundBudget, data: st.DataObject
+) -> None:
+    draws = np.array(data.draw(st.lists(st.integers(0, len(round_budget.quotes) - 1), max_size=8)), dtype=np.int64)
+    kept = round_budget.fitting(draws).tolist()
+    most = (
+        round_budget.left
+        if round_budget.most_per_round is None
+        else min(round_budget.left, round_budget.most_per_round)
+    )
     taken: list[int] = []
     for i in draws.tolist():
-        used_up = purse.accesses_left is not None and taken.count(i) >= purse.accesses_left[i]
-        too_dear = purse.most_per_access is not None and purse.quotes[i] > purse.most_per_access
-        if not used_up and not too_dear and sum(purse.quotes[j] for j in [*taken, i]) <= most:
+        used_up = round_budget.accesses_left is not None and taken.count(i) >= round_budget.accesses_left[i]
+        too_dear = round_budget.most_per_access is not None and round_budget.quotes[i] > round_budget.most_per_access
+        if not used_up and not too_dear and sum(round_budget.quotes[j] for j in [*taken, i]) <= most:
             taken.append(i)
     assert kept == taken
-    alone = [len(purse.fitting(np.array([i]))) == 1 for i in range(len(purse.quotes))]
-    assert purse.available.tolist() == alone
-    assert purse.everybody == all(alone)
-    if len(draws) and purse.available[draws[0]]:
+    alone = [len(round_budget.fitting(np.array([i]))) == 1 for i in range(len(round_budget.quotes))]
+    assert round_budget.available.tolist() == alone
+    assert round_budget.everybody == all(alone)
+    if len(draws) and round_budget.available[draws[0]]:
         assert kept[0] == draws[0]  # whoever draws among the available never ends up with nobody
 
 
 @given(st.integers(0, 40), st.lists(PRICES, min_size=1, max_size=5))
 def test_a_purse_with_money_alone_lets_whoever_it_pays_for_be_asked(left: int, quotes: list[int]) -> None:
-    purse = Purse(left, np.array(quotes))
-    assert purse.money == left
-    assert purse.available.tolist() == [quote <= left for quote in quotes]
+    round_budget = RoundBudget(left, np.array(quotes))
+    assert round_budget.money == left
+    assert round_budget.available.tolist() == [quote <= left for quote in quotes]
 
 
 @st.composite
-def offered(draw: st.DrawFn) -> list[Offer]:
+def offered(draw: st.DrawFn) -> list[ProviderTerms]:
     ids = draw(st.lists(st.text(max_size=5), min_size=1, max_size=8, unique=True))
     changes = st.dictionaries(st.integers(1, 9), st.integers(1, 2**63 - 1), max_size=3)
     return [
-        Offer(
+        ProviderTerms(
             id,
             draw(st.text(max_size=5)),
             draw(st.integers(1, 2**63 - 1)),
@@ -119,7 +127,7 @@ def offered(draw: st.DrawFn) -> list[Offer]:
 
 
 @given(offered(), st.integers(0, 10))
-def test_columns_are_the_offers(offers: list[Offer], round: int) -> None:
+def test_columns_are_the_offers(offers: list[ProviderTerms], round: int) -> None:
     roster = Roster(offers)
     assert (roster.ids, roster.owners) == (tuple(one.id for one in offers), tuple(one.owner for one in offers))
     now = roster.at(round)

@@ -15,7 +15,7 @@ from databazaar.market.quoting import quote
 from databazaar.market.quoting.simulation import Range
 from databazaar.money import Currency
 from databazaar.payments import PricePerRow
-from databazaar.roster import Offer, PriceChange, Purse
+from databazaar.roster import PriceChange, ProviderTerms, RoundBudget
 from databazaar.samplers.protocol import Draws, Vector
 from quoted_markets import Stubborn, offers_at, rules_for
 
@@ -56,7 +56,7 @@ def test_a_pace_makes_a_run_longer() -> None:
 
 
 def test_caps_leave_money_behind() -> None:
-    market = [Offer("a", "a", 10, most_accesses=20), Offer("b", "b", 30, most_accesses=10)]
+    market = [ProviderTerms("a", "a", 10, most_accesses=20), ProviderTerms("b", "b", 30, most_accesses=10)]
     found = quote(rules_for(market, budget=1000, per_round=2))
     assert found.unspent == Range(500, 500, 500) and found.accesses == Range(30, 30, 30) and found.rounds.low >= 15
     assert any("5.00 EUR or more of the budget cannot be spent" in warning for warning in found.warnings)
@@ -64,7 +64,7 @@ def test_caps_leave_money_behind() -> None:
 
 
 def test_a_price_that_all_announce_ends_the_run() -> None:
-    market = [Offer(f"p{i}", f"p{i}", 10, price_changes=(PriceChange(20, 50),)) for i in range(4)]
+    market = [ProviderTerms(f"p{i}", f"p{i}", 10, price_changes=(PriceChange(20, 50),)) for i in range(4)]
     found = quote(rules_for(market, budget=5000, per_round=4, most_per_access=20))
     assert found.rounds == Range(20, 20, 20) and found.unspent.low >= 4200
     assert {p.status for p in found.providers} == {"too dear from round 21 on"}
@@ -72,14 +72,14 @@ def test_a_price_that_all_announce_ends_the_run() -> None:
 
 def test_who_can_be_asked() -> None:
     market = [
-        Offer("used", "o", 10, most_accesses=0),
-        Offer("dear", "o", 900),
-        Offer("rich", "o", 20_000),
-        Offer("hasty", "o", 450),
-        Offer("late", "o", 100, price_changes=(PriceChange(5, 800),)),
-        Offer("early", "o", 800, price_changes=(PriceChange(5, 100), PriceChange(7, 800))),
-        Offer("b", "o", 30),
-        Offer("a", "o", 20, most_accesses=3),
+        ProviderTerms("used", "o", 10, most_accesses=0),
+        ProviderTerms("dear", "o", 900),
+        ProviderTerms("rich", "o", 20_000),
+        ProviderTerms("hasty", "o", 450),
+        ProviderTerms("late", "o", 100, price_changes=(PriceChange(5, 800),)),
+        ProviderTerms("early", "o", 800, price_changes=(PriceChange(5, 100), PriceChange(7, 800))),
+        ProviderTerms("b", "o", 30),
+        ProviderTerms("a", "o", 20, most_accesses=3),
     ]
     found = quote(rules_for(market, budget=10_000, per_round=4, most_per_access=500, most_per_round=400))
     assert {p.id: p.status for p in found.providers} == {
@@ -120,8 +120,8 @@ class InTurn(Uniform):
 
     kind: ClassVar[str] = "test-in-turn"
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        n, round = len(purse.quotes), (600 - purse.left) // 20
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        n, round = len(round_budget.quotes), (600 - round_budget.left) // 20
         return (np.arange(size) + size * round) % n
 
 
@@ -140,7 +140,7 @@ def test_until_everybody_has_been_asked() -> None:
         ({"offers": offers_at(1, 2, 3), "budget": 200, "per_round": 5}, "per_round = 5 is more than the 3 providers"),
         ({"offers": offers_at(*[10] * 9, 300), "budget": 2000}, "a single access to p9 costs up to 15 % of the budget"),
         ({"offers": offers_at(*[10] * 40), "budget": 600}, "about 60 accesses for 40 providers are fewer than two"),
-        ({"offers": [Offer(c, c, 10, 1) for c in "abcd"], "budget": 600}, "raise most_accesses, because"),
+        ({"offers": [ProviderTerms(c, c, 10, 1) for c in "abcd"], "budget": 600}, "raise most_accesses, because"),
         ({"offers": offers_at(*[10] * 20), "budget": 450}, "the budget is spent before everybody has been asked"),
         ({"offers": offers_at(*[10] * 9), "budget": 1000, "per_round": 20}, "about 5 rounds are few"),
         ({"offers": offers_at(9, 9, 9, 9), "budget": 900, "per_round": 4, "most_per_round": 20}, "pays for about 2.2"),
@@ -166,7 +166,9 @@ def test_a_quote_is_the_same_each_time() -> None:
 def test_prices_of_all_sizes_and_a_thousand_providers() -> None:
     """Sums are beyond 64 bits, and a run without an end is not played to it."""
     sizes = count(1)
-    huge = [Offer(f"p{i}", f"p{i}", min(3 ** (next(sizes) % 40), 10**18), most_accesses=10**12) for i in range(1000)]
+    huge = [
+        ProviderTerms(f"p{i}", f"p{i}", min(3 ** (next(sizes) % 40), 10**18), most_accesses=10**12) for i in range(1000)
+    ]
     found = quote(rules_for(huge, budget=2**63 - 1, per_round=50))
     assert found.rounds.low >= 1 and found.horizon is not None
     assert len(found.providers) == 1000 and len(repr(found).splitlines()) < 30

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, Thrifty, Uniform
+from databazaar import OSMD, Adaptive, Arbiter, Uniform
 from databazaar.defence import Defence
 from databazaar.ledger import Book, RuleBook
 from databazaar.market.quoting import Quote, quote
-from databazaar.roster import Offer, PriceChange
+from databazaar.roster import PriceChange, ProviderTerms
 from databazaar.samplers import Sampler
 from defended_markets import play, random_measures, rules_with
 from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 from small_markets import vector_market
 
 SAMPLERS: list[Sampler] = [
-    Thrifty(),
-    Thrifty(alpha=1.0),
+    Adaptive(),
+    Adaptive(alpha=1.0),
     OSMD(eta=1.0, alpha=0.1),
     OSMD(eta=50.0, alpha=0.0),
     Uniform(),
@@ -31,9 +31,9 @@ PRICES = st.one_of(st.integers(1, 9), st.integers(1, 400), st.sampled_from([10, 
 
 
 @st.composite
-def offers(draw: st.DrawFn, place: int) -> Offer:
+def offers(draw: st.DrawFn, place: int) -> ProviderTerms:
     changes = draw(st.dictionaries(st.integers(1, 12), PRICES, max_size=2)) if draw(st.booleans()) else {}
-    return Offer(
+    return ProviderTerms(
         f"p{place}",
         f"p{place}",
         draw(PRICES),
@@ -83,14 +83,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "rising prices": {"offers": offers_at(*range(5, 25)), "budget": 4_000, "per_round": 5},
     "two prices": {"offers": offers_at(*[1] * 5, *[20] * 5), "budget": 1_500, "per_round": 5},
     "caps": {
-        "offers": [Offer(c, c, 10 + i, 15 + i) for i, c in enumerate("abcdefgh")],
+        "offers": [ProviderTerms(c, c, 10 + i, 15 + i) for i, c in enumerate("abcdefgh")],
         "budget": 2_000,
         "per_round": 3,
     },
     "pace": {"offers": offers_at(*range(10, 20)), "budget": 2_500, "per_round": 6, "most_per_round": 40},
     "limit": {"offers": offers_at(*range(10, 40, 3)), "budget": 2_500, "per_round": 4, "most_per_access": 25},
     "change": {
-        "offers": [Offer(c, c, 8, None, (PriceChange(20, 16),)) for c in "abcdef"],
+        "offers": [ProviderTerms(c, c, 8, None, (PriceChange(20, 16),)) for c in "abcdef"],
         "budget": 2_000,
         "per_round": 3,
     },
@@ -103,7 +103,7 @@ def assert_within(found: Quote, book: Book) -> None:
     assert book.left <= found.unspent.high + max(provider.price for provider in found.providers)
 
 
-@pytest.mark.parametrize("sampler", [Thrifty(), OSMD(eta=1.0, alpha=0.1), Uniform()], ids=lambda one: one.kind)
+@pytest.mark.parametrize("sampler", [Adaptive(), OSMD(eta=1.0, alpha=0.1), Uniform()], ids=lambda one: one.kind)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_run_lies_within_its_quote(name: str, sampler: Sampler) -> None:
     """The gains of these runs say nothing about anybody; a third of the replies fail in one of them."""
@@ -114,7 +114,7 @@ def test_a_run_lies_within_its_quote(name: str, sampler: Sampler) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_defended_run_lies_within_its_quote(name: str) -> None:
-    given = {"defence": Defence.named("standard"), "sampler": Thrifty(), **SMALL[name]}
+    given = {"defence": Defence.named("standard"), "sampler": Adaptive(), **SMALL[name]}
     found = quote(rules_with(**given, seed=7))
     assert_within(found, play(rules_with(**given, seed=100), random_measures(5, flags=0.0)).book)
 
@@ -130,7 +130,7 @@ def test_a_market_of_real_parties_lies_within_its_quote() -> None:
 def test_a_long_run_is_continued_as_it_began() -> None:
     """Against whole runs of a sampler that never changes its mind."""
     market = offers_at(2, 5, 5, 11, 20, 35)
-    market[0] = Offer("p0", "p0", 2, most_accesses=100_000)
+    market[0] = ProviderTerms("p0", "p0", 2, most_accesses=100_000)
     found = quote(rules_for(market, budget=60_000, per_round=4, sampler=Even()))
     assert found.horizon is not None and found.horizon < found.rounds.low
     for seed in range(3):
@@ -142,7 +142,7 @@ def test_a_long_run_is_continued_as_it_began() -> None:
 
 
 def test_caps_end_a_long_run_as_well() -> None:
-    capped = [Offer(f"p{i}", f"p{i}", 10, most_accesses=5_000) for i in range(4)]
+    capped = [ProviderTerms(f"p{i}", f"p{i}", 10, most_accesses=5_000) for i in range(4)]
     found = quote(rules_for(capped, budget=10**9, per_round=4, sampler=Even()))
     assert found.horizon is not None and found.accesses.median == pytest.approx(20_000, rel=1e-3)
     assert found.unspent.low == found.unspent.high == 10**9 - 200_000

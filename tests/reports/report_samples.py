@@ -8,9 +8,9 @@ import numpy as np
 
 from databazaar.codes import Code
 from databazaar.money import Currency
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
+from databazaar.runs.purchase import MARKET, OWN, SINGLE, UNIFORM, EvaluatedModel, PurchaseEvaluation
 from databazaar.runs.report import Access, Payout, Report, Round
-from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 
 
 def sample_report(
@@ -82,7 +82,7 @@ def sample_report(
         ),
         rounds=tuple(history),
         distributions=np.array(distributions),
-        purses=tuple(Purse(spent + refunded - sum(asked[:i]), price) for i in range(rounds + 1)),
+        purses=tuple(RoundBudget(spent + refunded - sum(asked[:i]), price) for i in range(rounds + 1)),
         final_utility=utility,
         final_loss=float(-np.log(utility)) if with_loss else None,
         model_hash="ab" * 32,
@@ -92,16 +92,18 @@ def sample_report(
     )
 
 
-def sample_worth(single: str = "north, of the 3 paid most", *, ahead: float = 0.05, notes: Sequence[str] = ()) -> Worth:
+def sample_worth(
+    single: str = "north, of the 3 paid most", *, ahead: float = 0.05, notes: Sequence[str] = ()
+) -> PurchaseEvaluation:
     """A purchase that was judged: ahead of own rows by `ahead` ± 0.01, and behind the best single provider."""
 
     def measured(loss: float) -> dict[str, float]:
         return {"accuracy": 1 - loss / 3, "log_loss": loss, "auc": 1 - loss / 5, "brier": loss / 4}
 
     others = (
-        Judged(OWN, measured(0.3 + ahead), ahead, 0.01),
-        Judged(UNIFORM, measured(0.32), 0.02, 0.004),
-        Judged(SINGLE, measured(0.25), -0.05, 0.02, single),
+        EvaluatedModel(OWN, measured(0.3 + ahead), ahead, 0.01),
+        EvaluatedModel(UNIFORM, measured(0.32), 0.02, 0.004),
+        EvaluatedModel(SINGLE, measured(0.25), -0.05, 0.02, single),
     )
-    bought = Judged(MARKET, measured(0.3))
-    return Worth("classification", 1234, bought, others, {"accuracy": (0.88, 0.92)}, tuple(notes))
+    bought = EvaluatedModel(MARKET, measured(0.3))
+    return PurchaseEvaluation("classification", 1234, bought, others, {"accuracy": (0.88, 0.92)}, tuple(notes))

@@ -29,7 +29,7 @@ from databazaar.ledger.ledger import Ledger
 from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.run_page import render
 from databazaar.reports.statement import statement_csv, statement_dict
-from databazaar.roster import Offer
+from databazaar.roster import ProviderTerms
 from databazaar.runs.from_ledger import report_from
 from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with
 
@@ -38,7 +38,7 @@ NAMES = ["alder", "birch", "cedar", "dogwood", "el<i>m"]
 
 def reported(defence: Defence, measure: Measured, budget: int = 6000, **terms: Any) -> Report:
     """The report of a market whose findings are made up."""
-    rules = rules_with(defence, [Offer(name, name, 20) for name in NAMES], budget=budget, **terms)
+    rules = rules_with(defence, [ProviderTerms(name, name, 20) for name in NAMES], budget=budget, **terms)
     accounts = play(rules, measure)
     assert isinstance(accounts, Ledger)
     audit = audit_entries(list(accounts.store.entries()))

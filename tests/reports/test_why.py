@@ -14,7 +14,7 @@ from report_samples import sample_report
 from databazaar import OSMD, BazaarError, Uniform
 from databazaar.cli.run_tables import WHY
 from databazaar.cli.statements import provider_dict
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.runs.attribution import compare
 from databazaar.runs.explanation import CAUSES, TRENDS, Kind
 from databazaar.runs.report import Report
@@ -87,13 +87,13 @@ class ByPlace:
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.arange(1.0, len(roster) + 1)
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return among_affordable(state / state.sum(), purse)
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        return among_affordable(state / state.sum(), round_budget)
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(rng.choice(len(state), size, p=self.probabilities(state, purse)))
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
+        return np.asarray(rng.choice(len(state), size, p=self.probabilities(state, round_budget)))
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         if not np.isfinite(gains).all():
             raise ValueError("gains must be finite")
         return state
@@ -150,7 +150,7 @@ def test_what_is_left_at_the_very_end_explains_nothing() -> None:
 def test_many_cheap_rounds_at_the_end_of_the_money_explain_nothing_either() -> None:
     sellers = {"good": Seller(3.0, 1), "fair": Seller(1.0, 1), "dear": Seller(60.0, 20)}
     report = played(sellers, OSMD(0.01, 0.9), budget=400, per_round=1)
-    barred = [round for round, purse in enumerate(report.purses) if not purse.available[2]]
+    barred = [round for round, round_budget in enumerate(report.purses) if not round_budget.available[2]]
     assert len(barred) > 0.1 * len(report.rounds) and report.purses[barred[0]].left < 40
     assert reasons(report)["dear"] != "too-dear"
 
@@ -175,8 +175,8 @@ def test_accesses_that_are_used_up() -> None:
 
 def test_a_cap_of_nothing_in_somebodys_ledger() -> None:
     report = sample_report(["a", "b"], rounds=0)
-    purse = Purse(100, np.array([1, 1]), np.array([0, 5]))
-    assert str(replace(report, purses=(purse,)).brought[0].why) == "It was never asked: it offers no access."
+    round_budget = RoundBudget(100, np.array([1, 1]), np.array([0, 5]))
+    assert str(replace(report, purses=(round_budget,)).brought[0].why) == "It was never asked: it offers no access."
 
 
 class ByPrice(ByPlace):
@@ -184,8 +184,8 @@ class ByPrice(ByPlace):
 
     kind: ClassVar[str] = "by-price"
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return among_affordable(1 / purse.quotes / (1 / purse.quotes).sum(), purse)
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        return among_affordable(1 / round_budget.quotes / (1 / round_budget.quotes).sum(), round_budget)
 
 
 CHANGES = {"a": Seller(2.0), "b": Seller(2.0), "c": Seller(2.0)}

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import BazaarError, NoProgress
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.stops import History
 from databazaar.stops.no_progress import rise
 from databazaar.testing import check_stop
 
 
 def history(utilities: list[float]) -> History:
-    return History(len(utilities) - 1, utilities, 0, Purse(100, Roster.equal(3).prices), 2)
+    return History(len(utilities) - 1, utilities, 0, RoundBudget(100, Roster.equal(3).prices), 2)
 
 
 def noise(rho: float, rounds: int, rng: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Mean, Provider, Thrifty, Uniform
+from databazaar import Adaptive, Arbiter, BazaarError, Consumer, LocalSGD, Mean, Provider, Uniform
 from databazaar.aggregators import (
     AGGREGATORS,
     Aggregator,
@@ -31,7 +31,7 @@ from databazaar.ledger import Accounts, Drawn
 from databazaar.market.round import conclude, propose
 from databazaar.market.state import Best, State
 from databazaar.randomness import oracle_key
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.runs.folder import RunFolder
 from small_markets import torch_market
 
@@ -47,7 +47,7 @@ def market(aggregator: Aggregator | None, *, hostile: int = 0, sampler: Any = No
     consumer, honest = torch_market(flips=(0.0, 0.1) * 5, budget=40, per_round=10)
     bad = [Provider(provider.id, oracle=away) for provider in honest[len(honest) - hostile :]]
     providers = [*honest[: len(honest) - hostile], *bad]
-    return Arbiter(consumer, providers, sampler or Thrifty(), aggregator=aggregator, engine="loop", seed=3)
+    return Arbiter(consumer, providers, sampler or Adaptive(), aggregator=aggregator, engine="loop", seed=3)
 
 
 class KilledError(Exception):
@@ -89,7 +89,7 @@ def test_gains_are_those_of_what_the_aggregator_reaches_and_shapley_gains_those_
     updates = torch.randn(rows, 6, generator=torch.Generator().manual_seed(rows))
     w, step = torch.zeros(6), 0.5
     state = State(0, w, 0.0, None, np.zeros(1), first(aggregator, w), Best(0, w, 0.0))
-    drawn = Drawn(np.arange(rows), np.ones(rows), Purse(rows, np.ones(rows, dtype=np.int64)))
+    drawn = Drawn(np.arange(rows), np.ones(rows), RoundBudget(rows, np.ones(rows, dtype=np.int64)))
     models = propose(aggregator, state, drawn, Replies(updates, {}), step, None, gains).models
 
     def reached(taken: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from databazaar import OSMD, Arbiter, BazaarError, Consumer, NoProgress, Provide
 from databazaar.codes import Code
 from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.market.loop import play
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.stops import STOPS, Budget, History, Patience, Stop
 from databazaar.testing import check_stop
 from forging import reseal
@@ -65,7 +65,7 @@ def test_check_stop_catches(broken: Stop, complaint: str) -> None:
 def test_the_budget_is_spent_when_it_pays_for_nobody_and_with_one_price_for_no_whole_round(
     left: int, prices: list[int], per_round: int
 ) -> None:
-    history = History(3, [0.1], 0, Purse(left, np.array(prices)), per_round)
+    history = History(3, [0.1], 0, RoundBudget(left, np.array(prices)), per_round)
     needed = per_round * prices[0] if len(set(prices)) == 1 else min(prices)
     assert (Budget().reason(history) is None) == (left >= needed)
 

@@ -25,7 +25,7 @@ from databazaar.files import write_whole
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
 from databazaar.runs.model_folder import LARGEST_CARD, read_model, write_model

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import Sampler
 
 
 class OnePrice:
-    """A sampler's functions with the roster and the purse filled in."""
+    """A sampler's functions with the roster and the round's budget filled in."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -27,5 +27,5 @@ class OnePrice:
         return np.asarray(self._sampler.update(state, draws, gains, _purse(state)))
 
 
-def _purse(state: np.ndarray) -> Purse:
-    return Purse(10**6, Roster.equal(len(state)).prices)
+def _purse(state: np.ndarray) -> RoundBudget:
+    return RoundBudget(10**6, Roster.equal(len(state)).prices)

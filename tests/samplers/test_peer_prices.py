@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.samplers.thrifty import SHARPNESS, log_peer_prices
+from databazaar.samplers.adaptive import SHARPNESS, log_peer_prices
 
 WORTHS = st.one_of(st.sampled_from([0.0, 0.0, 1.0, -2.5]), st.floats(-40, 40))
 MARKETS = st.lists(st.tuples(WORTHS, st.integers(1, 10**9)), min_size=1, max_size=25)

@@ -10,7 +10,7 @@ import pytest
 from one_price import OnePrice
 
 from databazaar import OSMD, Arbiter, BazaarError, Uniform
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import SAMPLERS, Sampler, Wants
 from databazaar.samplers.protocol import among_affordable, refuse_non_finite
 from databazaar.testing import check_sampler
@@ -38,9 +38,9 @@ def test_where_only_those_are_available_who_have_no_chance_they_share_it() -> No
     """A sampler that has lost all faith in the cheap ones still has to draw somebody while money is left."""
     prices = np.array([5, 1, 1, 9])
     p = np.array([0.25, 0.0, 0.0, 0.75])
-    assert among_affordable(p, Purse(9, prices)) is p
-    assert among_affordable(p, Purse(5, prices)).tolist() == [1, 0, 0, 0]
-    assert among_affordable(p, Purse(1, prices)).tolist() == [0, 0.5, 0.5, 0]
+    assert among_affordable(p, RoundBudget(9, prices)) is p
+    assert among_affordable(p, RoundBudget(5, prices)).tolist() == [1, 0, 0, 0]
+    assert among_affordable(p, RoundBudget(1, prices)).tolist() == [0, 0.5, 0.5, 0]
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
@@ -100,13 +100,13 @@ class _Base:
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.full(len(roster), 1 / len(roster))
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return among_affordable(state, purse)
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        return among_affordable(state, round_budget)
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(rng.choice(np.flatnonzero(purse.available), size))
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
+        return np.asarray(rng.choice(np.flatnonzero(round_budget.available), size))
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         refuse_non_finite(gains)
         return state
 
@@ -114,7 +114,7 @@ class _Base:
 class BecomesNaN(_Base):
     kind: ClassVar[str] = "test-nan"
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         refuse_non_finite(gains)
         return np.full_like(state, np.nan)
 
@@ -122,14 +122,14 @@ class BecomesNaN(_Base):
 class DoesNotSumToOne(_Base):
     kind: ClassVar[str] = "test-sum"
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return among_affordable(state, purse) * 1.001
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        return among_affordable(state, round_budget) * 1.001
 
 
 class ChangesItsInput(_Base):
     kind: ClassVar[str] = "test-in-place"
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         refuse_non_finite(gains)
         state[0] += 0.01
         return np.asarray(state / state.sum())
@@ -139,7 +139,7 @@ class RemembersCalls(_Base):
     kind: ClassVar[str] = "test-memory"
     calls: ClassVar[list[int]] = []
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         refuse_non_finite(gains)
         self.calls.append(1)
         moved = state + 0.001 * len(self.calls) * (np.arange(len(state)) == 0)
@@ -149,31 +149,31 @@ class RemembersCalls(_Base):
 class DrawsTooFar(_Base):
     kind: ClassVar[str] = "test-range"
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
         return rng.integers(0, len(state) + 1, size)
 
 
 class HasItsOwnDice(_Base):
     kind: ClassVar[str] = "test-dice"
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(np.random.default_rng().choice(np.flatnonzero(purse.available), size))
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
+        return np.asarray(np.random.default_rng().choice(np.flatnonzero(round_budget.available), size))
 
 
 class TakesNaN(_Base):
     kind: ClassVar[str] = "test-takes-nan"
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         return state
 
 
 class IgnoresTheRest(_Base):
     kind: ClassVar[str] = "test-too-dear"
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         return state
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
         return rng.integers(0, len(state), size)
 
 
@@ -182,8 +182,8 @@ class IgnoresCaps(_Base):
 
     kind: ClassVar[str] = "test-used-up"
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
-        return among_affordable(state, Purse(purse.left, purse.quotes))
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
+        return among_affordable(state, RoundBudget(round_budget.left, round_budget.quotes))
 
 
 class IsNoDataclass:

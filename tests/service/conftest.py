@@ -18,7 +18,7 @@ from sqlalchemy import make_url as parse_url
 
 from databazaar.service import table_reader
 from databazaar.service.database.connection import Database
-from databazaar.service.database.upgrading import upgrade
+from databazaar.service.database.upgrade import upgrade
 from databazaar.service.settings import Settings
 from postgres import Server
 

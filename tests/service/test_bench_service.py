@@ -18,7 +18,7 @@ import service_load
 import service_shell
 import service_table
 from databazaar import Arbiter
-from databazaar.config.playing import Playing
+from databazaar.config.play import Playing
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from processes import Forked

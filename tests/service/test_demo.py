@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import select
 
 from databazaar.config.jobs import market_job
-from databazaar.config.playing import begun
+from databazaar.config.play import begun
 from databazaar.errors import BazaarError
 from databazaar.market.run import Progress
 from databazaar.service import credentials, journal
-from databazaar.service.database import upgrading
+from databazaar.service.database import upgrade as upgrading
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, Market, Organisation
 from databazaar.service.demo import make_demo

@@ -19,7 +19,7 @@ import pytest
 
 from databazaar.data.fraud import write_fraud_files
 from databazaar.errors import BazaarError
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from processes import BAZAAR, Forked
 

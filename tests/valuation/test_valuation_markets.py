@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Arbiter, BazaarError, Consumer, Provider, Thrifty, Uniform
+from databazaar import Adaptive, Arbiter, BazaarError, Consumer, Provider, Uniform
 from databazaar.engines import Ask, LoopEngine
 from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.valuation import (
     BackCheck,
     MaxOracleCalls,
@@ -83,8 +83,8 @@ class Slow:
         values, w, count = np.zeros(self.n), self.consumer.initial_parameters(), 0
         for t in range(rounds):
             roster = Roster.equal(self.n)
-            purse = Purse(len(roster), roster.prices)
-            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, purse)
+            round_budget = RoundBudget(len(roster), roster.prices)
+            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, round_budget)
             updates = torch.stack([self.update(w, i, t, seed) for i in drawn.tolist()])
             total, estimates = np.zeros(k), []
             for s in range(1000):
@@ -306,7 +306,7 @@ def test_the_market_itself_is_a_method() -> None:
     market = classification_market()
     for method, sampler in (
         (MarketMethod, theory_sampler(*market)),
-        (OwnMarketMethod, Thrifty()),
+        (OwnMarketMethod, Adaptive()),
         (UniformMarketMethod, Uniform()),
         (WithoutReplacementMethod, Uniform(replacement=False)),
     ):
@@ -342,4 +342,4 @@ def test_osmd_is_the_papers_sampler_and_market_the_one_that_an_arbiter_takes() -
     consumer, providers = classification_market()
     kinds = {method.kind: method.run(consumer, providers).settings for method in (MarketMethod(), OwnMarketMethod())}
     assert kinds["osmd"]["sampler"]["kind"] == "osmd" and kinds["osmd"]["sampler"]["switches"] == 1
-    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "thrifty"
+    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "adaptive"

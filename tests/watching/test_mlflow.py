@@ -48,7 +48,7 @@ def test_a_run_is_logged_with_terms_curves_outcome_and_proofs(store: str) -> Non
     (run,) = runs(store, "banks")
     assert run.info.run_id == callback.run_id
     assert (run.info.status, run.info.run_name) == ("FINISHED", "first")
-    assert run.data.params["sampler"] == "thrifty" and float(run.data.params["sampler.alpha"]) == 0.01
+    assert run.data.params["sampler"] == "adaptive" and float(run.data.params["sampler.alpha"]) == 0.01
     assert (run.data.params["seed"], run.data.params["budget"]) == ("7", "0.20 EUR")
     assert run.data.tags["ledger_head"] == report.ledger_head
     assert run.data.metrics["final/utility"] == report.final_utility

@@ -43,7 +43,7 @@ def test_the_curves_are_those_of_the_report(tmp_path: Path) -> None:
     assert curve(found, "final/utility") == pytest.approx({len(report.rounds): report.final_utility})
     assert curve(found, "final/rounds") == {len(report.rounds): len(report.rounds)}
     terms, outcome = (found.Tensors(f"{name}/text_summary")[0].tensor_proto for name in ("terms", "outcome"))
-    assert b"| sampler | thrifty |" in terms.string_val[0] and b"| budget | 0.20 EUR |" in terms.string_val[0]
+    assert b"| sampler | adaptive |" in terms.string_val[0] and b"| budget | 0.20 EUR |" in terms.string_val[0]
     assert report.ledger_head.encode() in outcome.string_val[0]
 
 

@@ -19,7 +19,7 @@ from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
 from databazaar.market.run import Progress
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, State, Vector, refuse_too_many
 from databazaar.valuation.context import Context
@@ -55,12 +55,12 @@ class OSMDOncePerRound(OSMD):
 
     kind: ClassVar[str] = "osmd-once-per-round"
 
-    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
+    def update(self, state: State, draws: Draws, gains: Vector, round_budget: RoundBudget) -> State:
         drawn = draws.tolist()
         again = [place for place, provider in enumerate(drawn) if provider in drawn[:place]]
         once = gains.copy()
         once[again] = 0.0
-        return super().update(state, draws, once, purse)
+        return super().update(state, draws, once, round_budget)
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class OSMDWithoutReplacement(OSMD):
 
     kind: ClassVar[str] = "osmd-without-replacement"
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        p = self.probabilities(state, purse)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        p = self.probabilities(state, round_budget)
         refuse_too_many(size, len(p))
         draws: Draws = rng.choice(len(p), size, replace=False, p=p / p.sum())
         return draws

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar_experiments import published
 from databazaar_experiments.datasets import SOURCES
 from databazaar_experiments.methods import PAPER_METHODS

@@ -92,7 +92,7 @@ def mnist_seconds(results: Results) -> TimeTarget | None:
 
 def whole_seconds(results: Results) -> TimeTarget | None:
     """Everything of the paper, by the wall clock of the runs it came of. None where the plan asks for less."""
-    from databazaar.reports.wording import count
+    from databazaar.reports.words import count
 
     if not results.plan.is_whole_paper:
         return None

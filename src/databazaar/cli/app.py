@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from databazaar.cli import audit, check, compare, init, ledger, quote, show, using
+from databazaar.cli import audit, check, compare, init, ledger, quote, show
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import jobs as jobs_commands
+from databazaar.cli import model_use as using
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import serve as serve_commands
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED

@@ -40,7 +40,7 @@ def check(
 def show(checked: Checked, market: Path) -> None:
     """Tables, warnings, faults, and what a run would take."""
     from databazaar.cli.screen import print_lines, say
-    from databazaar.reports.wording import count
+    from databazaar.reports.words import count
 
     if checked.profile is not None:
         _show_profile(checked.profile)
@@ -59,7 +59,7 @@ def show(checked: Checked, market: Path) -> None:
 def _show_profile(profile: MarketProfile) -> None:
     from databazaar.cli.screen import console, print_lines, say, table
     from databazaar.display import listed
-    from databazaar.reports.wording import percent
+    from databazaar.reports.words import percent
 
     screen = console()
     say(f"How your columns are read, to predict {profile.target!r} ({profile.task})")

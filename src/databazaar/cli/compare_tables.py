@@ -17,7 +17,7 @@ from databazaar.display import shown
 from databazaar.money import Currency
 from databazaar.reports.valuation_figures import ranked
 from databazaar.reports.valuation_page import correlation, interval, mean_amount, stops, survivors
-from databazaar.reports.wording import number
+from databazaar.reports.words import number
 from databazaar.valuation import Comparison, MethodOutcome
 
 MOST_ROWS = 30

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from databazaar.cli import connecting, requests
-from databazaar.cli.connecting import AsJson
+from databazaar.cli import hub_access as connecting
+from databazaar.cli import requests
 from databazaar.cli.examples import example, unset
+from databazaar.cli.hub_access import AsJson
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError

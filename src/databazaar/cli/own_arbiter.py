@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.cli import play
-from databazaar.client.own_arbiter import HubEngine, Notary
+from databazaar.client.own_arbiter import HubEngine, NotaryClient
 from databazaar.config.jobs import Job, from_recipe, job_of
 from databazaar.config.market_file import parse_market
-from databazaar.config.playing import Playing, begun, resumed
+from databazaar.config.play import Playing, begun, resumed
 from databazaar.errors import BazaarError
 from databazaar.runs.folder import RunFolder
 
@@ -25,13 +25,13 @@ def play_own(
     """Plays a job to its end, or goes on with it."""
     again, end = f"bazaar jobs run {job_id}", f"bazaar jobs stop {job_id}"
     folder = out or Path("runs") / job_id
-    with Notary(address, token, job_id) as notary, playing_own(notary, folder, files) as playing:
+    with NotaryClient(address, token, job_id) as notary, playing_own(notary, folder, files) as playing:
         play.say_remarks(playing.job, output.quiet)
         play.finish(playing, output, f"{again} --out {out}" if out else again, end)
 
 
 @contextmanager
-def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterator[Playing]:
+def playing_own(notary: NotaryClient, out: Path, files: Mapping[str, Path]) -> Iterator[Playing]:
     """The job of this notary, from its start or from where the folder stands. `files` are the consumer's, by role."""
     told = notary.market()
     if out.exists():
@@ -63,7 +63,7 @@ def _refuse_others(kept: RunFolder, files: Mapping[str, Path]) -> None:
             raise BazaarError(f"the run in {kept.path} has begun {used}: leave --{role} out to go on with it")
 
 
-def _engine(notary: Notary, job: Job, consumer: str) -> HubEngine:
+def _engine(notary: NotaryClient, job: Job, consumer: str) -> HubEngine:
     asked = job.federation
     assert asked is not None  # the hub gives no other market
     names = [provider.id for provider in job.providers]

@@ -20,7 +20,7 @@ from databazaar.cli.screen import LONGEST, console, say
 from databazaar.cli.statements import everybody_in_a_statement
 from databazaar.config.check import estimate
 from databazaar.config.jobs import Job, from_recipe, is_recipe_of
-from databazaar.config.playing import Playing, begun, in_words, is_over, resumed
+from databazaar.config.play import Playing, begun, in_words, is_over, resumed
 from databazaar.display import shown
 from databazaar.errors import BazaarError
 from databazaar.federation.payloads import overheard
@@ -29,7 +29,7 @@ from databazaar.market.run import Progress
 from databazaar.money import Currency
 from databazaar.reports.statement import statement_dict
 from databazaar.reports.written import write_report
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder, is_unfinished
 from databazaar.runs.report import Report
 

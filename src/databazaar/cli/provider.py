@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from databazaar.cli import earning, keeping
+from databazaar.cli import earnings as earning
+from databazaar.cli import retention as keeping
 from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
@@ -155,7 +156,7 @@ def join(
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
     refuse_odd_privacy(epsilon_cap, noise, clip, delta)
-    from databazaar.cli import joining
+    from databazaar.cli import enrolment as joining
 
     work = max_parameters, max_samples, max_memory, max_seconds
     policy = joining.policy(models, *work, max_questions, consumers, max_accesses)

@@ -40,7 +40,7 @@ def quote(
 def show(quote: Quote, market: Path) -> None:
     """Facts, table, warnings, and how to go on."""
     from databazaar.cli.screen import console, say, table
-    from databazaar.reports.wording import count
+    from databazaar.reports.words import count
 
     for about, sentence in quote.facts().items():
         say(f"{about:<15} {sentence}")
@@ -69,7 +69,7 @@ def _providers(quote: Quote) -> tuple[list[str], list[list[str]]]:
 
 def _statuses(quote: Quote) -> tuple[list[str], list[list[str]]]:
     """How many providers have each status, and what they ask."""
-    from databazaar.reports.wording import amount
+    from databazaar.reports.words import amount
 
     groups: dict[str, list[Outlook]] = {}
     for provider in quote.providers:
@@ -85,7 +85,7 @@ def _statuses(quote: Quote) -> tuple[list[str], list[list[str]]]:
 
 def _cells(quote: Quote, provider: Outlook) -> list[str]:
     from databazaar.display import shown
-    from databazaar.reports.wording import amount
+    from databazaar.reports.words import amount
 
     currency, changes = quote.currency, provider.price_changes
     announced = [f"{amount(currency, change.price)} from {change.from_round + 1}" for change in changes]

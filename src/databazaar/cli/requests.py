@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databazaar.cli import connecting
-from databazaar.cli.connecting import AsJson
+from databazaar.cli import hub_access as connecting
 from databazaar.cli.examples import unset
+from databazaar.cli.hub_access import AsJson
 from databazaar.cli.screen import say
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError

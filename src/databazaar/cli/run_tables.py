@@ -9,10 +9,10 @@ from rich.table import Table
 from databazaar.cli.screen import table
 from databazaar.display import shown
 from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.runs.explanation import Kind
+from databazaar.runs.purchase import PurchaseEvaluation
 from databazaar.runs.report import Report
-from databazaar.runs.worth import Worth
 
 WIDEST = 16
 MOST_LINES = 20
@@ -58,7 +58,7 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     return table(heads, rows, f"Who was paid what, in {report.currency.name}", words=(0, last), wrapped=wrapped)
 
 
-def worth_table(worth: Worth) -> Table:
+def worth_table(worth: PurchaseEvaluation) -> Table:
     """The bought model beside what there could have been, on the audit rows."""
     names = [name for name in worth.bought.metrics if name != "brier"]  # a terminal has 80 columns
     heads = ("", *(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}")

@@ -75,7 +75,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     need_packages()
-    from databazaar.cli import serving
+    from databazaar.cli import server as serving
     from databazaar.service.settings import Settings
 
     with ExitStack() as stack:
@@ -110,7 +110,7 @@ def serve(
 def upgrade(home: Home = Path("hub"), database: Url = None) -> None:
     """Makes the hub's tables, or brings those of an older version up to date. Make a copy of the database before."""
     with _at(home, database, check=False) as (_, opened):
-        from databazaar.service.database import upgrading
+        from databazaar.service.database import upgrade as upgrading
 
         say(f"the hub's tables are at version {upgrading.upgrade(opened)}")
 
@@ -236,7 +236,7 @@ def _opened(settings: Settings, check: bool = True) -> Iterator[Database]:
     """The database, which fits this version. An empty one in the hub's own folder is set up on the way."""
     from sqlalchemy.exc import OperationalError
 
-    from databazaar.service.database import upgrading
+    from databazaar.service.database import upgrade as upgrading
     from databazaar.service.database.connection import Database
 
     try:

@@ -19,7 +19,7 @@ from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.defence_statement import own_defence
 from databazaar.reports.figures import save_png
 from databazaar.reports.statement import heading, stated, statement_csv, statement_dict, table_csv
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.runs.payouts import MOST_NAMED, MOST_STATED
 from databazaar.runs.report import Report
 

@@ -159,7 +159,7 @@ class Hub(Connection):
     cash = Pages("cash", shapes.Cash, state=None)
     confirm = post("cash/{record_id}/confirm", shapes.Cash, reference="")
     refuse = post("cash/{record_id}/refuse", shapes.Cash, "reason")
-    journal = Pages("journal", shapes.Entry, "before")
+    journal = Pages("journal", shapes.OperatorEntry, "before")
     audit_journal = get("journal/audit", shapes.Audit)
 
     def balances(self) -> dict[str, int]:

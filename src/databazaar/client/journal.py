@@ -28,7 +28,7 @@ TARGETS = {
 OF_JOBS = frozenset({"fund", "close"})
 
 
-class Entry(NamedTuple):
+class JournalLine(NamedTuple):
     """One transaction between accounts, sealed with the hash of all that came before it. `at` is ISO 8601 in UTC."""
 
     seq: int
@@ -98,7 +98,7 @@ def fault_of(kind: str, key: str, job: str | None, postings: Mapping[str, int]) 
 
 
 @dataclass
-class Replay:
+class JournalReplay:
     """All that follows from the entries so far. `take` goes on by one; the first fault is told, and then it ends."""
 
     seq: int = -1
@@ -108,18 +108,18 @@ class Replay:
     _keys: set[str] = field(default_factory=set)
     _payers: dict[str, str] = field(default_factory=dict)
 
-    def take(self, entry: Entry | Hidden) -> str | None:
+    def take(self, entry: JournalLine | Hidden) -> str | None:
         """Why the entry does not follow from those before it; None where it does."""
         if entry.seq != self.seq + 1:
             return f"{entry} comes where entry {self.seq + 1} is due: entries were removed or moved"
         if entry.hash != chained(self.head, entry.content):
             return f"{entry} does not follow from the entries before it: it was changed"
-        if isinstance(entry, Entry) and (fault := self._move(entry)):
+        if isinstance(entry, JournalLine) and (fault := self._move(entry)):
             return f"{entry} should not be there: {fault}"
         self.seq, self.head = entry.seq, entry.hash
         return None
 
-    def _move(self, entry: Entry) -> str | None:
+    def _move(self, entry: JournalLine) -> str | None:
         if fault := fault_of(entry.kind, entry.key, entry.job, entry.postings):
             return fault
         if entry.key in self._keys:
@@ -133,7 +133,7 @@ class Replay:
         self.postings += len(entry.postings)
         return self._job_fault(entry) if entry.job is not None else None
 
-    def _job_fault(self, entry: Entry) -> str | None:
+    def _job_fault(self, entry: JournalLine) -> str | None:
         """A job is funded once from one account, and closed once: its escrow is empty then, the rest back there."""
         job = str(entry.job)
         cash = next((account for account in entry.postings if account.startswith("cash:")), None)
@@ -149,7 +149,7 @@ class Replay:
         return None
 
 
-def read_journal(path: Path) -> Iterator[Entry | Hidden]:
+def read_journal(path: Path) -> Iterator[JournalLine | Hidden]:
     """The entries of an exported journal, one after another, as the file has them."""
     try:
         with path.open(encoding="utf-8") as lines:
@@ -159,7 +159,7 @@ def read_journal(path: Path) -> Iterator[Entry | Hidden]:
         raise UncheckableError(f"{path} cannot be read ({reason}): give the file of an exported journal") from None
 
 
-def _entry(line: str, place: str) -> Entry | Hidden:
+def _entry(line: str, place: str) -> JournalLine | Hidden:
     try:
         given = json.loads(line)
         canonical(given).encode()  # neither numbers nor text that JSON cannot hold
@@ -169,19 +169,19 @@ def _entry(line: str, place: str) -> Entry | Hidden:
         texts = [str(given[name]) for name in ("at", "salt", "hash")]
         job = None if given["job"] is None else str(given["job"])
         kind, key, body = str(given["kind"]), str(given["key"]), dict(given["body"])
-        return Entry(int(given["seq"]), kind, key, job, texts[0], postings, body, *texts[1:])
+        return JournalLine(int(given["seq"]), kind, key, job, texts[0], postings, body, *texts[1:])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UncheckableError(f"{place} is no entry of a journal: give the file as the hub has exported it") from None
 
 
-def line_of(entry: Entry | Hidden) -> str:
+def line_of(entry: JournalLine | Hidden) -> str:
     """The entry as its line in an exported journal."""
     return canonical(entry._asdict())
 
 
-def checked(entries: Iterable[Entry | Hidden]) -> Iterator[Entry | Hidden]:
+def checked(entries: Iterable[JournalLine | Hidden]) -> Iterator[JournalLine | Hidden]:
     """The same entries, as far as each follows from those before it; a LedgerError tells the first that does not."""
-    replay = Replay()
+    replay = JournalReplay()
     for entry in entries:
         if fault := replay.take(entry):
             raise LedgerError(fault)

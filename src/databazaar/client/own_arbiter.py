@@ -31,7 +31,7 @@ MARGIN = 60.0
 """Seconds that an answer may come later than a provider's deadline."""
 
 
-class Notary(Connection):
+class NotaryClient(Connection):
     """The hub, as the arbiter of one job speaks to it."""
 
     def __init__(self, address: str, token: str, job: str, **how: Any) -> None:
@@ -42,9 +42,9 @@ class Notary(Connection):
         """What was agreed, as market.toml says it, and as whom the arbiter asks."""
         return read(shapes.OwnMarket, self.told("GET", place("jobs", self.job, "market")))
 
-    def standing(self) -> shapes.Standing:
+    def standing(self) -> shapes.RunStatus:
         """How many entries the hub has, and the hash of the last."""
-        return read(shapes.Standing, self.told("GET", place("jobs", self.job, "entries")))
+        return read(shapes.RunStatus, self.told("GET", place("jobs", self.job, "entries")))
 
     def report(self, entries: Sequence[Entry]) -> None:
         """Sends entries, in order; those that the hub has already do no harm. They go in steps as the ledger made
@@ -76,7 +76,7 @@ class Notary(Connection):
 class HubTransport(Transport):
     """Providers, reached through the hub."""
 
-    def __init__(self, notary: Notary) -> None:
+    def __init__(self, notary: NotaryClient) -> None:
         self._notary = notary
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
@@ -102,7 +102,7 @@ class HubEngine(FederatedEngine):
 
     def __init__(
         self,
-        notary: Notary,
+        notary: NotaryClient,
         task: TaskMessage,
         providers: Sequence[str],
         *,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from databazaar.canonical import statement
-from databazaar.client.journal import Entry, Hidden, checked
+from databazaar.client.journal import Hidden, JournalLine, checked
 from databazaar.errors import LedgerError
 
 FIELDS = (
@@ -61,7 +61,7 @@ def keys_of(published: Mapping[str, Any]) -> list[str]:
 
 
 def verify(
-    receipt: Mapping[str, Any], public_key: str | Sequence[str], entries: Iterable[Entry | Hidden] | None = None
+    receipt: Mapping[str, Any], public_key: str | Sequence[str], entries: Iterable[JournalLine | Hidden] | None = None
 ) -> Mapping[str, Any]:
     """The body of a receipt (`body` and `signature`) that this hub has signed; a LedgerError where it has not, or where
     the journal's entries are not those that it has signed for. A hub that has changed its key has several: `keys_of`.
@@ -94,7 +94,7 @@ def _holds(key: str, signature: str, said: bytes) -> bool:
 
 def rewritten(
     receipts: Sequence[Mapping[str, Any]],
-    entries: Iterable[Entry | Hidden],
+    entries: Iterable[JournalLine | Hidden],
     runs: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Where history is not what the hub has signed, one sentence each; an empty list where it is.
@@ -117,7 +117,7 @@ def rewritten(
     return found
 
 
-def _fault(body: Mapping[str, Any], entry: Entry | Hidden) -> str | None:
+def _fault(body: Mapping[str, Any], entry: JournalLine | Hidden) -> str | None:
     job = body["job"]
     if entry.hash != body["journal_hash"]:
         return f"{entry} is not the one that was signed for job {job}: the journal was rewritten"

@@ -346,7 +346,7 @@ class Movement:
 
 
 @dataclass(frozen=True)
-class Entry:
+class OperatorEntry:
     """One entry of the journal with all its postings, as the operator sees it."""
 
     seq: int
@@ -412,7 +412,7 @@ class NewWebhook:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """How far the run of an own arbiter has come at the hub, and whom its next round must ask."""
 
     entries: int = 0

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from databazaar.config.jobs import Job, job_of
-from databazaar.config.market_data import Faults, Use, data_of, read_tables, uses_of
+from databazaar.config.market_data import TableFaults, Use, data_of, read_tables, uses_of
 from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
@@ -81,7 +81,7 @@ class Checked:
 
 def check_market(path: Path) -> Checked:
     """All that is wrong with a market.toml and its files, not only the first."""
-    faults, folder = Faults(), path.resolve().parent
+    faults, folder = TableFaults(), path.resolve().parent
     settings = faults.caught(lambda: read_settings(path))
     if settings is None:
         return Checked(faults.found)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 from pandas.api import types
 
+from databazaar.data.column_traits import distinct, holds_written_numbers, is_identifier
 from databazaar.data.columns import Column, kind_of, listed, plain
 from databazaar.data.holdout import LeftOut, fit_column
 from databazaar.data.schema_message import TaskKind
-from databazaar.data.signs import distinct, holds_written_numbers, is_identifier
 from databazaar.data.tables import SUFFIXES
 from databazaar.errors import BazaarError
 

@@ -28,12 +28,12 @@ from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.inspection.coverage import NO_DEFENCE, Place, blind_spots, meaning
+from databazaar.market.inspection.coverage import NO_DEFENCE, MarketShape, blind_spots, meaning
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
 from databazaar.runs.recipe import without_passwords
-from databazaar.samplers import Sampler, Thrifty
+from databazaar.samplers import Adaptive, Sampler
 from databazaar.settings import plain
 from databazaar.stops import Stop
 
@@ -109,7 +109,7 @@ class Job:
         consumer, judged = self.consumer, self.consumer.judged_rows
         owners, parameters = [p.owner for p in self.providers], len(consumer.untrained_parameters())
         rows = 0 if judged is None else len(judged[1])
-        return blind_spots(self.defence, Place(owners, consumer.per_round, rows, parameters, accesses))
+        return blind_spots(self.defence, MarketShape(owners, consumer.per_round, rows, parameters, accesses))
 
     @property
     def can_be_judged(self) -> bool:
@@ -260,7 +260,7 @@ def demo_job(budget: int, seed: int) -> Job:
         title="Fraud model for a new credit card",
         consumer=consumer,
         providers=[Provider(b.id, schema.encode(b.frame, b.id), LocalSGD()) for b in story.banks],
-        sampler=Thrifty(),
+        sampler=Adaptive(),
         seed=seed,
         engine="vectorized",
         device="cpu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databazaar.data.room import memory
+from databazaar.data.memory_limits import memory
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
 from databazaar.money import Currency

@@ -29,7 +29,7 @@ FEWEST = 20
 Given = TypeVar("Given")
 
 
-class Faults:
+class TableFaults:
     """Sentences in the order found, each once."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Faults:
             return None
 
 
-class FirstFault(Faults):
+class FirstFault(TableFaults):
     """Ends at the first fault."""
 
     def add(self, sentences: Iterable[str]) -> None:
@@ -110,7 +110,7 @@ class Tables:
 
 
 def read_tables(
-    data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: Faults, profiled: bool = False
+    data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: TableFaults, profiled: bool = False
 ) -> Tables:
     """Reads the tables one after the other, relative to `folder`; only the hold-out's frame is kept to the end."""
     return _Reading(data, folder, faults, profiled).tables(uses)
@@ -137,7 +137,7 @@ def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
 class _Reading:
     """The tables of a market on their way from files to arrays."""
 
-    def __init__(self, data: DataSettings, folder: Path, faults: Faults, profiled: bool) -> None:
+    def __init__(self, data: DataSettings, folder: Path, faults: TableFaults, profiled: bool) -> None:
         self._data, self._folder, self._faults = data, folder, faults
         self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
         self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))

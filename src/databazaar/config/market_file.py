@@ -61,7 +61,7 @@ class MarketFile:
     oracle: Chosen = chosen(ORACLES, "local-sgd", "what a provider does with the model when it is asked")
     utility: Chosen = chosen(UTILITIES, "exp-loss", "how the hold-out scores a model")
     training: TrainingSettings = setting(TrainingSettings(), "how the model moves")
-    sampler: Chosen = chosen(SAMPLERS, "thrifty", "who is asked")
+    sampler: Chosen = chosen(SAMPLERS, "adaptive", "who is asked")
     aggregator: Chosen = chosen(AGGREGATORS, "mean", "how the updates of a round become one step of the model")
     payment: Chosen = chosen(PAYMENTS, "price-per-access", "what an access is paid")
     stops: tuple[Chosen, ...] = chosen_list(

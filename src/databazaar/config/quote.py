@@ -11,7 +11,7 @@ from databazaar.config.market_file import MarketFile, load_market
 from databazaar.errors import BazaarError
 from databazaar.ledger import RuleBook, Terms
 from databazaar.market.quoting import Quote, quote
-from databazaar.roster import Offer, Roster
+from databazaar.roster import ProviderTerms, Roster
 from databazaar.stops import Budget, Patience
 
 
@@ -39,7 +39,9 @@ def terms_of(market: MarketFile, rules: Mapping[str, Any], bounded_utility: bool
         per_round=market.per_round,
         currency=market.currency,
         roster=Roster(
-            tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+            tuple(
+                ProviderTerms(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers
+            )
         ),
         rules=dict(rules),
         bounded_utility=bounded_utility,

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from databazaar.data.room import refuse_too_large, table_room
+from databazaar.data.memory_limits import refuse_too_large, table_room
 from databazaar.errors import BazaarError
 
 SEPARATORS = ("\t", ";", "|", ",")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from databazaar.data.room import refuse_too_large, table_room
+from databazaar.data.memory_limits import refuse_too_large, table_room
 
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 _NUMBER, _TEXT, _OBJECT = 8, 16, 128

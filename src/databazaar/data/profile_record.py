@@ -12,13 +12,13 @@ Understood = Literal["number", "category", "hashed", "date", "left out", "not us
 UNUSED = ("left out", "not usable")
 
 
-class Record(BaseModel):
+class ProfileRecord(BaseModel):
     """Checked when it is read back, as anybody may have changed the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class ColumnUse(Record):
+class ColumnUse(ProfileRecord):
     """How one column of the consumer's rows is understood, why if it is not used, and an example of it."""
 
     name: str
@@ -27,7 +27,7 @@ class ColumnUse(Record):
     example: str = ""
 
 
-class TableProfile(Record):
+class TableProfile(ProfileRecord):
     """One table against the consumer's hold-out. Shares lie between 0 and 1.
 
     `missing` is the share of empty cells; `unseen` that of the cells of categories whose value the hold-out does not
@@ -51,7 +51,7 @@ class TableProfile(Record):
     warnings: tuple[str, ...] = ()
 
 
-class MarketProfile(Record):
+class MarketProfile(ProfileRecord):
     """The consumer's tables (the hold-out first), the providers' by id, and how each column is understood."""
 
     target: str

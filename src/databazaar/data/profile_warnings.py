@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
+from databazaar.data.column_traits import distinct, holds_written_dates, is_constant, is_identifier
 from databazaar.data.columns import listed, plain
 from databazaar.data.profile import Baseline, Measured, spelling
 from databazaar.data.profile_record import Understood
-from databazaar.data.signs import distinct, holds_written_dates, is_constant, is_identifier
 
 MUCH_MISSING = 0.3
 MUCH_UNSEEN = 0.05

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from databazaar.data.columns import listed
 from databazaar.data.formats import Found, TableFormat, find_out
+from databazaar.data.memory_limits import refuse_too_large, table_room, text_room
 from databazaar.data.parquet import read_parquet
-from databazaar.data.room import refuse_too_large, table_room, text_room
 from databazaar.data.schema import Array, Schema
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.target import labelled

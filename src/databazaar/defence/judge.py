@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court, Vector
+from databazaar.defence.detector import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, DetectorState, Vector
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
 
@@ -45,11 +45,11 @@ class Verdict(NamedTuple):
     other: int | None = None
 
 
-class Judged(NamedTuple):
-    """The court after a round, and its verdicts. `shared` are the places of those who were found to be another one's
-    name before they were cleared: what was held back of their pay has been earned once already."""
+class Judgement(NamedTuple):
+    """The detector state after a round, and its verdicts. `shared` are the places of those who were found to be another
+    one's name before they were cleared: what was held back of their pay has been earned once already."""
 
-    court: Court
+    detector: DetectorState
     verdicts: tuple[Verdict, ...]
     shared: tuple[int, ...] = ()
 
@@ -71,21 +71,23 @@ def is_look(answers: float, first: int) -> bool:
     return whole >= first and whole & (whole - 1) == 0
 
 
-def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> Judged:
+def judge(
+    defence: Defence, detector: DetectorState, asked: Sequence[int], valid: Sequence[bool], findings: Findings
+) -> Judgement:
     """The verdicts of a round. Each counts from that round on; a cleared owner may still be flagged later."""
     answered = [(place, i) for place, i in enumerate(asked) if valid[place]]
-    answers = court.answers.copy()
+    answers = detector.answers.copy()
     answers[[i for _, i in answered]] += 1
-    court = replace(court, answers=answers)
-    court, leaks = _find_leaks(defence, court, answered, findings)
-    court, shown = _look_for_data(defence, court, answered, findings)
-    court, alike = _merge(defence, court, findings)
-    return Judged(court, (*leaks, *shown, *alike), _sharing(court, alike))
+    detector = replace(detector, answers=answers)
+    detector, leaks = _find_leaks(defence, detector, answered, findings)
+    detector, shown = _look_for_data(defence, detector, answered, findings)
+    detector, alike = _merge(defence, detector, findings)
+    return Judgement(detector, (*leaks, *shown, *alike), _sharing(detector, alike))
 
 
 def _find_leaks(
-    defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
-) -> tuple[Court, list[Verdict]]:
+    defence: Defence, detector: DetectorState, answered: Sequence[tuple[int, int]], findings: Findings
+) -> tuple[DetectorState, list[Verdict]]:
     """Flags owners whose gains differ between the parts of the hold-out as nobody else's do.
 
     Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
@@ -94,13 +96,13 @@ def _find_leaks(
     silence.
     """
     if defence.leak is None:
-        return court, []
-    standing, apart, verdicts = court.standing.copy(), court.apart.copy(), list[Verdict]()
+        return detector, []
+    standing, apart, verdicts = detector.standing.copy(), detector.apart.copy(), list[Verdict]()
     for place, i in answered:
         figure = findings.at("leak", place)
         if figure is not None and standing[i] < LEAK:
-            apart[court.owner == court.owner[i]] = figure
-    limit, answers = leak_limit(defence.leak, len(np.unique(court.owner))), court.owner_answers
+            apart[detector.owner == detector.owner[i]] = figure
+    limit, answers = leak_limit(defence.leak, len(np.unique(detector.owner))), detector.owner_answers
     for _, i in sorted(answered, key=lambda one: -abs(apart[one[1]])):
         if standing[i] >= LEAK or not is_look(answers[i], 2) or abs(apart[i]) <= limit:
             continue
@@ -109,16 +111,16 @@ def _find_leaks(
             found = standing == LEAK
             farther = not found.any() or bool((np.abs(apart[found]) < abs(apart[one])).all())
             if farther or (apart[found] * apart[one] > 0).any():
-                verdicts += _about_owner(court, standing, one, LEAK, Verdict(one, "leak", float(apart[one]), limit))
-    return replace(court, standing=standing, apart=apart), verdicts
+                verdicts += _about_owner(detector, standing, one, LEAK, Verdict(one, "leak", float(apart[one]), limit))
+    return replace(detector, standing=standing, apart=apart), verdicts
 
 
 def _look_for_data(
-    defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
-) -> tuple[Court, list[Verdict]]:
+    defence: Defence, detector: DetectorState, answered: Sequence[tuple[int, int]], findings: Findings
+) -> tuple[DetectorState, list[Verdict]]:
     """Clears owners whose answers have something in common, and flags those of whom that can be ruled out."""
-    standing, shown, verdicts = court.standing.copy(), court.shown.copy(), list[Verdict]()
-    answers = court.owner_answers
+    standing, shown, verdicts = detector.standing.copy(), detector.shown.copy(), list[Verdict]()
+    answers = detector.owner_answers
     for place, i in answered:
         signal, error = findings.at("signal", place), findings.at("error", place)
         if defence.data is None or signal is None or error is None or standing[i] >= LEAK:
@@ -126,24 +128,24 @@ def _look_for_data(
         if not is_look(answers[i], FIRST_LOOK):
             continue
         figure = signal / error if error > 0 else 0.0
-        shown[court.owner == court.owner[i]] = figure
+        shown[detector.owner == detector.owner[i]] = figure
         if signal + 2 * error < LEAST:
-            verdicts += _about_owner(court, standing, i, NO_DATA, Verdict(i, "no-data", signal + 2 * error, LEAST))
+            verdicts += _about_owner(detector, standing, i, NO_DATA, Verdict(i, "no-data", signal + 2 * error, LEAST))
         elif standing[i] == OPEN and figure >= defence.data:
-            verdicts += _about_owner(court, standing, i, CLEARED, Verdict(i, "cleared", figure, defence.data))
-    return replace(court, standing=standing, shown=shown), verdicts
+            verdicts += _about_owner(detector, standing, i, CLEARED, Verdict(i, "cleared", figure, defence.data))
+    return replace(detector, standing=standing, shown=shown), verdicts
 
 
-def _about_owner(court: Court, standing: Vector, i: int, to: float, verdict: Verdict) -> list[Verdict]:
+def _about_owner(detector: DetectorState, standing: Vector, i: int, to: float, verdict: Verdict) -> list[Verdict]:
     """The verdict, for every provider of the owner of i; their `standing` changes with it."""
-    own = np.flatnonzero(court.owner == court.owner[i])
+    own = np.flatnonzero(detector.owner == detector.owner[i])
     standing[own] = to
     return [verdict._replace(provider=place) for place in own.tolist()]
 
 
-def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, list[Verdict]]:
+def _merge(defence: Defence, detector: DetectorState, findings: Findings) -> tuple[DetectorState, list[Verdict]]:
     """Those who are alike share an arm from now on, and what it was asked for."""
-    arm, asked, verdicts = court.arm.copy(), court.asked.copy(), []
+    arm, asked, verdicts = detector.arm.copy(), detector.asked.copy(), []
     for one, other, cosine in findings.alike:
         if defence.alike is None or cosine < defence.alike or arm[one] == arm[other]:
             continue
@@ -152,22 +154,22 @@ def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, l
         asked[kept] += asked[left]
         asked[left] = 0.0
         verdicts.append(Verdict(other, "alike", cosine, defence.alike, one))
-    return replace(court, arm=arm, asked=asked), verdicts
+    return replace(detector, arm=arm, asked=asked), verdicts
 
 
-def _sharing(court: Court, alike: Sequence[Verdict]) -> tuple[int, ...]:
+def _sharing(detector: DetectorState, alike: Sequence[Verdict]) -> tuple[int, ...]:
     """Of every arm that has grown, those who are still open, but for the owner that has answered most."""
-    arms, answers = dict.fromkeys(int(court.arm[verdict.provider]) for verdict in alike), court.owner_answers
-    members = [np.flatnonzero(court.arm == arm).tolist() for arm in arms]
-    oldest = {court.owner[max(own, key=lambda i: (answers[i], -i))] for own in members}
-    return tuple(i for own in members for i in own if court.owner[i] not in oldest and court.standing[i] == OPEN)
+    arms, answers = dict.fromkeys(int(detector.arm[verdict.provider]) for verdict in alike), detector.owner_answers
+    members = [np.flatnonzero(detector.arm == arm).tolist() for arm in arms]
+    oldest = {detector.owner[max(own, key=lambda i: (answers[i], -i))] for own in members}
+    return tuple(i for own in members for i in own if detector.owner[i] not in oldest and detector.standing[i] == OPEN)
 
 
-def doubted(defence: Defence, court: Court) -> NDArray[np.bool_]:
+def doubted(defence: Defence, detector: DetectorState) -> NDArray[np.bool_]:
     """Whose held-back pay goes back to the consumer in the end. Where the test could not speak of an owner with enough
     answers (rounds too short, or too few owners), it is paid."""
-    few = court.owner_answers < FIRST_LOOK
-    looked = court.shown < UNKNOWN
-    open_ = np.where(few, not defence.doubt, looked & (court.shown < IN_DOUBT))
-    found: NDArray[np.bool_] = np.where(court.standing == OPEN, open_, court.flagged)
+    few = detector.owner_answers < FIRST_LOOK
+    looked = detector.shown < UNKNOWN
+    open_ = np.where(few, not defence.doubt, looked & (detector.shown < IN_DOUBT))
+    found: NDArray[np.bool_] = np.where(detector.standing == OPEN, open_, detector.flagged)
     return found

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from databazaar.defence.court import CLEARED, OPEN, Court
+from databazaar.defence.detector import CLEARED, OPEN, DetectorState
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
 
@@ -30,20 +30,20 @@ class Accesses(NamedTuple):
 
 
 def now_and_held(
-    defence: Defence, court: Court, accesses: Accesses, findings: Findings, alpha: float
-) -> tuple[Court, list[int], list[int]]:
-    """The court with these accesses, and for every draw what is paid now and what is held back of what is due.
+    defence: Defence, detector: DetectorState, accesses: Accesses, findings: Findings, alpha: float
+) -> tuple[DetectorState, list[int], list[int]]:
+    """The detector state with these accesses, and for every draw what is paid now and what is held back of what is due.
 
     Amounts are whole: what is below a coin waits in `rest` until it is one.
     """
-    asked, rest, explored = court.asked.copy(), court.rest.copy(), alpha / len(court.arms) / court.sharing
+    asked, rest, explored = detector.asked.copy(), detector.rest.copy(), alpha / len(detector.arms) / detector.sharing
     place = {i: at for at, i in enumerate(dict.fromkeys(accesses.draws))}
     paid, held = [], []
     for i, quote, amount, chance in zip(*accesses, strict=True):
-        asked[court.arm[i]] += quote
+        asked[detector.arm[i]] += quote
         harm = findings.at("harm", place[i])
         left_out = defence.screen is not None and harm is not None and harm > defence.screen
-        standing = court.standing[i] if defence.holds_back or court.flagged[i] else CLEARED
+        standing = detector.standing[i] if defence.holds_back or detector.flagged[i] else CLEARED
         if standing == CLEARED and (defence.pay_left_out or not left_out):
             paid.append(amount)
             held.append(0)
@@ -53,4 +53,4 @@ def now_and_held(
         rest[i] = min(floor - now, 1.0)
         paid.append(now)
         held.append(amount - now if standing == OPEN and (defence.pay_left_out or not left_out) else 0)
-    return replace(court, asked=asked, rest=rest), paid, held
+    return replace(detector, asked=asked, rest=rest), paid, held

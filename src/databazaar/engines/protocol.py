@@ -77,7 +77,7 @@ Ended = tuple[int, int, Code | None]
 
 
 NotePrivacy = Callable[[str, float, float], None]
-"""Told a provider's name, its ε and its δ whenever it says what it has spent."""
+"""Notice a provider's name, its ε and its δ whenever it says what it has spent."""
 
 
 class Evidence(Protocol):
@@ -133,10 +133,10 @@ class Remote(Protocol):
     and never for a comparison that nobody pays for. It sets providers aside by itself, and hears of a run's ledger."""
 
     def begin(self, beginning: Beginning) -> None:
-        """Told once before the first ask of a run that is kept, and again when it is resumed."""
+        """Notice once before the first ask of a run that is kept, and again when it is resumed."""
 
     def witness(self, entries: Sequence[Entry]) -> None:
-        """Told the entries of the run's ledger, in order, once they are durable; on a resume, first all of them. What
+        """Notice the entries of the run's ledger, in order, once they are durable; on a resume, first all of them. What
         it does with them never fails a run."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 
 _LONGEST_PAUSE = 64
 
 
 @dataclass(frozen=True)
-class Standing:
+class FailureCount:
     """How a provider has done lately: failures on end, and the round from which it is tried again."""
 
     failures: int = 0
@@ -27,7 +27,7 @@ class Quarantine:
     """
 
     tolerated: int = 3
-    standings: dict[str, Standing] = field(default_factory=dict)
+    standings: dict[str, FailureCount] = field(default_factory=dict)
 
     def holds(self, name: str) -> bool:
         """Is it set aside?"""
@@ -45,10 +45,10 @@ class Quarantine:
         """
         if reason is None or honest:
             self.standings.pop(name, None)
-        elif reason != SET_ASIDE or self.probes(name, round):
+        elif reason != QUARANTINED or self.probes(name, round):
             failures = self._standing(name).failures + 1
             pause = min(2 ** max(0, failures - self.tolerated), _LONGEST_PAUSE)
-            self.standings[name] = Standing(failures, round + pause)
+            self.standings[name] = FailureCount(failures, round + pause)
 
-    def _standing(self, name: str) -> Standing:
-        return self.standings.get(name, Standing())
+    def _standing(self, name: str) -> FailureCount:
+        return self.standings.get(name, FailureCount())

@@ -14,9 +14,9 @@ from pathlib import Path
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.federation.failures import FAILED, REFUSED, UNANSWERED, declined
 from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Freed, Receipt, Settled, contradictions, receipts_in
-from databazaar.federation.records import ANSWERS, Answer, Record
-from databazaar.federation.signing import issued, verifies
-from databazaar.federation.verdicts import Hearing, Told
+from databazaar.federation.records import ANSWERS, AccessRecord, Answer
+from databazaar.federation.signatures import issued, verifies
+from databazaar.federation.verdicts import Hearing, Notice
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
@@ -40,7 +40,7 @@ class Held:
 
 
 @dataclass
-class Findings:
+class DisputeFindings:
     """`broken` is what contradicts the ledger, `remarks` what else there is to say. `named` are the signed replies that
     the ledger names, and how it has settled them: whoever was drawn twice in a round was asked once."""
 
@@ -84,20 +84,20 @@ def read_held(place: Path, run: str, authority: str) -> Held:
             held.receipts.append(signed.receipt)
     held.receipts = list(dict.fromkeys(held.receipts))
     if place.is_dir():
-        answers = (answer for answer in Record(place / ANSWERS) if answer.run == run)
+        answers = (answer for answer in AccessRecord(place / ANSWERS) if answer.run == run)
         held.answers = list(islice(answers, _MOST_ANSWERS))
     return held
 
 
-def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
+def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> DisputeFindings:
     """Holds a ledger against receipts, in one pass over its entries."""
     receipts = [receipt for held in helds for receipt in held.receipts]
     wanted, providers = {receipt.seq for receipt in receipts}, {receipt.provider for receipt in receipts}
     heads: dict[int, str] = {}
     settled: dict[tuple[int, int], tuple[str, Settled]] = {}
     freed: dict[tuple[str, int | None], Freed] = {}
-    hearing, told = Hearing(), set[tuple[str, Told]]()
-    found, length = Findings(), 0
+    hearing, told = Hearing(), set[tuple[str, Notice]]()
+    found, length = DisputeFindings(), 0
     for entry in entries:
         length += 1
         told.update(one for one in hearing.hear(entry) if one[0] in providers)
@@ -168,7 +168,7 @@ def _freed(receipts: Sequence[Receipt], freed: Mapping[tuple[str, int | None], F
     return list(dict.fromkeys(found))
 
 
-def _verdicts(receipts: Sequence[Receipt], told: Collection[tuple[str, Told]]) -> list[str]:
+def _verdicts(receipts: Sequence[Receipt], told: Collection[tuple[str, Notice]]) -> list[str]:
     """Verdicts that the market has told a provider of, and that do not follow from the ledger."""
     return [
         f"the market's receipt for {receipt.provider} says that it was {one}, and this does not follow from the ledger"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
@@ -34,7 +34,7 @@ from databazaar.ledger.replies import SignedReply
 
 if TYPE_CHECKING:
     from databazaar.federation.job import FederatedJob
-    from databazaar.federation.signing import MarketKeys
+    from databazaar.federation.signatures import MarketKeys
     from databazaar.parties import Provider
 
 IN_MEMORY = "0" * 32
@@ -136,7 +136,7 @@ class FederatedEngine(Engine):
         one."""
 
         def taken(name: str) -> Tensor | Code:
-            answer = judged.pop(name).answer if name in judged else SET_ASIDE
+            answer = judged.pop(name).answer if name in judged else QUARANTINED
             assert answer is not None  # an update was asked for
             return answer
 

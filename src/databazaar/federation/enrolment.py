@@ -30,9 +30,9 @@ from databazaar.federation.enrolment_files import (
     NAME,
     RESERVED,
     CertificateFile,
+    EnrolmentMarket,
     Invitation,
     KeptInvitation,
-    MarketFile,
     RequestFile,
     proof,
     read_file,
@@ -109,7 +109,7 @@ def init_market(
 
 def operator_folder(folder: Path) -> OperatorFolder:
     otherwise = f"{folder} holds no market: make one with `bazaar federation init`"
-    found = read_file(folder / "market.json", MarketFile, otherwise)
+    found = read_file(folder / "market.json", EnrolmentMarket, otherwise)
     return OperatorFolder(folder.resolve(), found.name, found.host, found.port, found.ca)
 
 

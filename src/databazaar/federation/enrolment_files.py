@@ -47,7 +47,7 @@ class _EnrolmentFile(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
-class MarketFile(_EnrolmentFile):
+class EnrolmentMarket(_EnrolmentFile):
     """What the operator's folder says of itself; `ca` is where the authority's key was put, if not there."""
 
     name: _Name

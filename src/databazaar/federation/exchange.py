@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf
 
 from databazaar.federation.fair_queue import FairQueue, Queue, State, Ticket
-from databazaar.federation.payloads import PIECE, Transfer
+from databazaar.federation.payloads import PIECE, PayloadTransfer
 
 REPLY_ROOM = 64 * 1024
 """Bytes by which an answer may be longer than its question: an update is as long as the parameters it is for."""
@@ -45,7 +45,7 @@ Send = Callable[[str, str, bytes, float], None]
 """Sends a provider, by name, the question of a number, and for how many seconds it is open."""
 Deliver = Callable[[str, int, bytes], None]
 """Takes large answers as they come: the provider's name, the answer's size, and the next bytes of it."""
-Watch = Callable[[Mapping[str, Transfer]], None]
+Inspection = Callable[[Mapping[str, PayloadTransfer]], None]
 """Hears how far large questions and answers have come, by the provider's name."""
 
 
@@ -137,7 +137,7 @@ class Exchange:
         consumer: str = "",
         tell: Tell = lambda states: None,
         deliver: Deliver | None = None,
-        watch: Watch = lambda transfers: None,
+        watch: Inspection = lambda transfers: None,
         send: Send | None = None,
     ) -> tuple[Replies, Failures]:
         """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after
@@ -171,7 +171,7 @@ class Exchange:
             self._free_queues()
             return self._fair_queue.queues()
 
-    def transfers(self) -> dict[str, Transfer]:
+    def transfers(self) -> dict[str, PayloadTransfer]:
         """Large questions and answers that move, by provider."""
         with self._changed:
             questions = {id(one.question): one.question for one in self._open.values()}
@@ -264,11 +264,13 @@ class Exchange:
             at_the_slowest = one.began + moved * PIECE / SLOWEST
             one.until = max(one.until, one.question.timeout + min(now, at_the_slowest))
 
-    def _transfers(self, question: _Question) -> dict[str, Transfer]:
+    def _transfers(self, question: _Question) -> dict[str, PayloadTransfer]:
         with self._changed:
             moving = [one for one in question.open.values() if one.until != inf]
         found = {
-            one.name: Transfer(min(self._taken(one.number), question.size), question.size, one.received, one.size)
+            one.name: PayloadTransfer(
+                min(self._taken(one.number), question.size), question.size, one.received, one.size
+            )
             for one in moving
         }
         return {name: transfer for name, transfer in found.items() if transfer.large}

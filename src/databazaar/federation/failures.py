@@ -6,7 +6,7 @@ torch nor gRPC is needed to read them.
 
 from __future__ import annotations
 
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.federation.exchange import Lost
 
 NOT_A_MESSAGE = "not-a-message"
@@ -30,7 +30,7 @@ class MessageError(ValueError):
 
 
 REFUSED, FAILED = "refused", "provider-failed"
-UNANSWERED = frozenset({*Lost, SET_ASIDE.name})
+UNANSWERED = frozenset({*Lost, QUARANTINED.name})
 """No reply came back, or nobody was asked."""
 _FAULTS = UNANSWERED | {*FAULTS, "beyond-limit", FAILED}
 

@@ -11,8 +11,8 @@ from typing import Any, Self, cast
 
 from databazaar.errors import BazaarError
 from databazaar.federation.enrolment import OperatorFolder, operator_folder
-from databazaar.federation.exchange import Failures, Lost, Replies, Watch
-from databazaar.federation.payloads import Body, ChunkAssembler, Transfer, log
+from databazaar.federation.exchange import Failures, Inspection, Lost, Replies
+from databazaar.federation.payloads import Body, ChunkAssembler, PayloadTransfer, log
 from databazaar.federation.transport import Transport
 from databazaar.federation.wire import (
     LOCAL,
@@ -30,7 +30,7 @@ _GRACE = 5.0
 _LONGEST_PATH = 100
 
 
-def _log(transfers: Mapping[str, Transfer]) -> None:
+def _log(transfers: Mapping[str, PayloadTransfer]) -> None:
     for name, transfer in transfers.items():
         log.info("%s: %s", name, transfer)
 
@@ -80,7 +80,7 @@ class GrpcTransport(Transport):
     reply is the memory in which it came down, not bytes. With `pack`, large messages are compressed between the
     server and the providers."""
 
-    def __init__(self, folder: Path, consumer: str = "", watch: Watch | None = None, pack: bool = False) -> None:
+    def __init__(self, folder: Path, consumer: str = "", watch: Inspection | None = None, pack: bool = False) -> None:
         self._watch, self._pack = watch or _log, pack
         self._folder = folder
         self._consumer = consumer or f"process {os.getpid()}"
@@ -147,7 +147,7 @@ class GrpcTransport(Transport):
                     if landing.add(piece):
                         replies[name] = cast("bytes", landings.pop(name).body)
                 case "transfers":
-                    self._watch({str(name): Transfer(**one) for name, one in header["transfers"].items()})
+                    self._watch({str(name): PayloadTransfer(**one) for name, one in header["transfers"].items()})
 
     def _open(self) -> LocalServer:
         if self._server is None:

@@ -75,7 +75,8 @@ class FederatedJob:
 
 def _installed() -> tuple[Any, Any, Any]:
     try:
-        from databazaar.federation import enrolment, grpc_transport, signing
+        from databazaar.federation import enrolment, grpc_transport
+        from databazaar.federation import signatures as signing
     except ImportError:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
     return enrolment, grpc_transport, signing

@@ -31,7 +31,7 @@ from databazaar.federation import pki
 from databazaar.federation.enrolment import operator_folder
 from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.fair_queue import LONGEST_NAME
-from databazaar.federation.payloads import Body, Transfer
+from databazaar.federation.payloads import Body, PayloadTransfer
 from databazaar.federation.private_files import read_capacities
 from databazaar.federation.provider_stream import ProviderStream
 from databazaar.federation.revoked import Revoked
@@ -224,7 +224,7 @@ class MarketServer:
             if not outbox.put(encode_frame({"op": op, **more}), 10 * BEAT):
                 raise ConnectionError("the consumer is gone")
 
-        def watch(moving: Mapping[str, Transfer]) -> None:
+        def watch(moving: Mapping[str, PayloadTransfer]) -> None:
             say("transfers", transfers={name: asdict(one) for name, one in moving.items()})
 
         def deliver(name: str, size: int, data: bytes) -> None:

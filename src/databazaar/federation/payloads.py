@@ -75,7 +75,7 @@ def _shift(first: Body) -> int:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class PayloadTransfer:
     """How far an ask has come: bytes of the question that the provider has taken, and of its answer that are here.
     `to_receive` is 0 as long as there is nothing of the answer."""
 

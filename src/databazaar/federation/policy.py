@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from databazaar.federation.messages import ModelMessage, OracleMessage, ReplyCode
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from databazaar.federation.work import Work, work_of
 from databazaar.learning.asked_rows import LEAST_ROWS, distinct_rows
 from databazaar.learning.kinds import MODEL_KINDS
@@ -102,7 +102,7 @@ class AccessLimit:
     """Counts the questions that were answered with an update, up to `most` for a job. A question that is asked again,
     as after a restart, counts once. The count goes on from the record."""
 
-    def __init__(self, most: int | None, record: Record | None) -> None:
+    def __init__(self, most: int | None, record: AccessRecord | None) -> None:
         self._most = most
         self._answered: dict[str, set[str]] = {}
         if most is not None and record is not None:

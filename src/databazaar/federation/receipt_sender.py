@@ -20,11 +20,11 @@ from databazaar.federation.messages import (
     question_hash,
 )
 from databazaar.federation.receipts import MOST_ACCESSES, Freed, Receipt, Settled
-from databazaar.federation.verdicts import Hearing, Told
+from databazaar.federation.verdicts import Hearing, Notice
 from databazaar.ledger.chain import Entry
 
 if TYPE_CHECKING:
-    from databazaar.federation.signing import MarketKeys
+    from databazaar.federation.signatures import MarketKeys
     from databazaar.federation.transport import Transport
 
 EVERY = 10
@@ -35,7 +35,7 @@ for all that are not taken."""
 SHARE = 0.25
 """How much of them one provider may take."""
 log = logging.getLogger(__name__)
-Owed = tuple[int, Settled | Freed | Told]
+Owed = tuple[int, Settled | Freed | Notice]
 """An access or held-back pay and the number of the entry that settled it, or a verdict and that of its figure."""
 
 
@@ -77,7 +77,7 @@ class ReceiptSender:
             self._due = self._rounds
             self._send_all()
 
-    def _owe(self, provider: str, seq: int, said: Settled | Freed | Told) -> None:
+    def _owe(self, provider: str, seq: int, said: Settled | Freed | Notice) -> None:
         owed = self._owed.setdefault(provider, [])
         if seq > self._sent.get(provider, -1):
             owed.append((seq, said))
@@ -121,7 +121,7 @@ class ReceiptSender:
             rounds = self._rounds if after is None else after
             settled = tuple(said for _, said in part if isinstance(said, Settled))
             freed = tuple(said for _, said in part if isinstance(said, Freed))
-            told = tuple(said for _, said in part if isinstance(said, Told))
+            told = tuple(said for _, said in part if isinstance(said, Notice))
             receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled, freed, told)
             if not self._taken(name, receipt, max(0.0, until - self._clock())):
                 return False

@@ -20,7 +20,7 @@ from typing import Any
 
 from databazaar.canonical import canonical, statement
 from databazaar.codes import Code
-from databazaar.federation.verdicts import Told
+from databazaar.federation.verdicts import Notice
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import is_hash
@@ -106,7 +106,7 @@ class Receipt:
     rounds: int
     accesses: tuple[Settled, ...]
     freed: tuple[Freed, ...] = ()
-    verdicts: tuple[Told, ...] = ()
+    verdicts: tuple[Notice, ...] = ()
 
     @cached_property
     def text(self) -> bytes:
@@ -132,7 +132,7 @@ class Receipt:
                 **found,
                 accesses=tuple(map(Settled.read, accesses)),
                 freed=tuple(Freed(**one) for one in freed),
-                verdicts=tuple(Told(**one) for one in verdicts),
+                verdicts=tuple(Notice(**one) for one in verdicts),
             )
             sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
             sound &= all(type(value) is int and value >= 0 for value in (receipt.seq, receipt.rounds))
@@ -185,7 +185,7 @@ class SignedReceipt:
 
     def verifies(self, authority: str) -> bool:
         """Whether the server of the market of this authority has signed it."""
-        from databazaar.federation.signing import issued, verifies
+        from databazaar.federation.signatures import issued, verifies
 
         key = issued(self.certificate, authority, self.receipt.server, server=True)
         return verifies(key, self.receipt.text, self.signature)

@@ -12,7 +12,7 @@ from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.federation.receipts import Receipt, contradictions
-from databazaar.federation.verdicts import Told
+from databazaar.federation.verdicts import Notice
 from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
@@ -48,7 +48,7 @@ class Answer:
         return numbers and all(isinstance(text, str) for text in texts)
 
 
-class Record:
+class AccessRecord:
     """The file of answers. A line that is no answer, such as one that a crash left half-written, is skipped when it is
     read."""
 
@@ -115,7 +115,7 @@ class Earnings:
     held: int = 0
     released: int = 0
     returned: int = 0
-    verdicts: tuple[Told, ...] = ()
+    verdicts: tuple[Notice, ...] = ()
     consumer: str = ""
     contract: str = ""
     earned: int = 0
@@ -150,7 +150,7 @@ def by_consumer(lines: Sequence[Earnings]) -> list[ConsumerEarnings]:
 
 
 def earnings(
-    record: Record,
+    record: AccessRecord,
     statement: dict[str, object] | None = None,
     run: str | None = None,
     receipts: Sequence[Receipt] = (),

@@ -30,7 +30,7 @@ _BLOCK = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Revocation:
     """One certificate that counts no more, and since when."""
 
     serial: int
@@ -42,7 +42,7 @@ class Entry:
         return not self.superseded or self.since <= day
 
 
-def read(path: Path, authority: x509.Certificate) -> list[Entry]:
+def read(path: Path, authority: x509.Certificate) -> list[Revocation]:
     """All entries, those of days to come too, if this authority signed them."""
     return _entries(_load(path, authority)[-1:])
 
@@ -54,7 +54,7 @@ def in_force(path: Path, superseded: bool = True) -> set[int]:
     return {entry.serial for entry in _entries(begun[-1:]) if superseded or not entry.superseded}
 
 
-def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:
+def add(folder: Path, authority: Authority, new: Iterable[Revocation] = ()) -> None:
     """Put entries on the list of the market in `folder`, signed anew, where its server looks too."""
     kept = folder / "ca" / REVOKED
     with alone(folder / "ca" / "lock"):
@@ -72,20 +72,20 @@ def take(sent: Path, kept: Path, authority: x509.Certificate) -> None:
     write_whole(kept, read_small(sent), PRIVATE)
 
 
-def supersede(serials: Iterable[int]) -> list[Entry]:
+def supersede(serials: Iterable[int]) -> list[Revocation]:
     """Entries that begin to count at the midnight after the days of grace."""
     end = (_now() + GRACE).replace(hour=0, minute=0, second=0) + dt.timedelta(days=1)
-    return [Entry(serial, end, superseded=True) for serial in serials]
+    return [Revocation(serial, end, superseded=True) for serial in serials]
 
 
-def revoke(serials: Iterable[int]) -> list[Entry]:
+def revoke(serials: Iterable[int]) -> list[Revocation]:
     """Entries that count at once."""
-    return [Entry(serial, _now(), superseded=False) for serial in serials]
+    return [Revocation(serial, _now(), superseded=False) for serial in serials]
 
 
-def _merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+def _merge(known: Iterable[Revocation], new: Iterable[Revocation]) -> list[Revocation]:
     """One entry for each serial number: that it was revoked, or the first time that it was renewed."""
-    merged: dict[int, Entry] = {}
+    merged: dict[int, Revocation] = {}
     for entry in sorted([*known, *new], key=lambda entry: (entry.superseded, entry.since)):
         merged.setdefault(entry.serial, entry)
     return list(merged.values())
@@ -108,15 +108,15 @@ def _load(path: Path, authority: x509.Certificate | None = None) -> list[x509.Ce
     return lists
 
 
-def _entries(lists: list[x509.CertificateRevocationList]) -> list[Entry]:
+def _entries(lists: list[x509.CertificateRevocationList]) -> list[Revocation]:
     found = []
     for entry in (entry for revoked in lists for entry in revoked):
         reason = entry.extensions.get_extension_for_class(x509.CRLReason).value.reason
-        found.append(Entry(entry.serial_number, entry.revocation_date_utc, reason == x509.ReasonFlags.superseded))
+        found.append(Revocation(entry.serial_number, entry.revocation_date_utc, reason == x509.ReasonFlags.superseded))
     return found
 
 
-def _sign_all(authority: Authority, entries: list[Entry], number: int) -> bytes:
+def _sign_all(authority: Authority, entries: list[Revocation], number: int) -> bytes:
     """The list of today, and one for each day on which entries begin to count.
 
     Today's is dated like the authority, so that it counts whatever the clock does after a revocation.
@@ -137,7 +137,7 @@ def _number(path: Path, authority: x509.Certificate) -> int:
     )
 
 
-def _sign(authority: Authority, entries: list[Entry], start: dt.datetime, number: int) -> bytes:
+def _sign(authority: Authority, entries: list[Revocation], start: dt.datetime, number: int) -> bytes:
     """It never runs out before the authority does: its key may be where nobody can renew a list every week."""
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (

@@ -24,7 +24,7 @@ from databazaar.federation import enrolment
 from databazaar.federation.fair_queue import Queue
 from databazaar.federation.grpc_transport import LocalServer
 from databazaar.federation.market_server import LOCK_FD
-from databazaar.federation.payloads import Transfer
+from databazaar.federation.payloads import PayloadTransfer
 from databazaar.federation.private_files import PRIVATE, keep_capacity
 from databazaar.federation.wire import MAX_BYTES, Header
 
@@ -46,7 +46,7 @@ class Status:
     connected: list[str]
     revoked: list[str]
     queues: dict[str, Queue]
-    transfers: dict[str, Transfer]
+    transfers: dict[str, PayloadTransfer]
 
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
@@ -111,7 +111,7 @@ def status(folder: Path, wait: float = 10.0) -> Status:
         connected=found.get("connected", []),
         revoked=sorted(enrolment.revoked(folder)),
         queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()},
-        transfers={name: Transfer(**one) for name, one in found.get("transfers", {}).items()},
+        transfers={name: PayloadTransfer(**one) for name, one in found.get("transfers", {}).items()},
     )
 
 

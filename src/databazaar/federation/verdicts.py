@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from databazaar.defence import Defence, Findings, judge
-from databazaar.defence.court import Court
+from databazaar.defence.detector import DetectorState
 from databazaar.defence.words import TITLES, sentence_of
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import is_hash
@@ -18,7 +18,7 @@ from databazaar.ledger.terms import Terms
 
 
 @dataclass(frozen=True)
-class Told:
+class Notice:
     """One verdict as a receipt has it: what was found in a round, by a figure beside its limit, after so many answers
     of its owner (where it is like another: of its own), and the number and the hash of the ledger's entry that bears
     the figure. Whom it is like is not said."""
@@ -51,12 +51,12 @@ class Hearing:
         self._defence = Defence()
         self._valid: dict[int, bool] = {}
 
-    def hear(self, entry: Entry) -> list[tuple[str, Told]]:
+    def hear(self, entry: Entry) -> list[tuple[str, Notice]]:
         """The verdicts that an entry of a sound ledger brings, with the provider that each is told to."""
         if entry.opens:
             self._terms = Terms.from_body(entry.body)
             self._defence = Defence.of(self._terms.rules.get("defence", {}))
-            self._court = Court.new(self._terms.roster, self._defence.owners)
+            self._court = DetectorState.new(self._terms.roster, self._defence.owners)
         elif self._terms is None or self._defence.off:
             return []
         elif entry.settles and entry.provider is not None:
@@ -65,15 +65,15 @@ class Hearing:
             return self._judge(entry, self._terms)
         return []
 
-    def _judge(self, entry: Entry, terms: Terms) -> list[tuple[str, Told]]:
+    def _judge(self, entry: Entry, terms: Terms) -> list[tuple[str, Notice]]:
         asked, self._valid = self._valid, {}
         findings = Findings.of(entry.body.get("findings", {}), len(asked), len(terms.roster))
         judged = judge(self._defence, self._court, list(asked), list(asked.values()), findings)
-        self._court, found = judged.court, []
-        owners = judged.court.owner_answers
+        self._court, found = judged.detector, []
+        owners = judged.detector.owner_answers
         for verdict in judged.verdicts:
             for place in (verdict.provider, *(() if verdict.other is None else (verdict.other,))):
-                answers = int((judged.court.answers if verdict.what == "alike" else owners)[place])
+                answers = int((judged.detector.answers if verdict.what == "alike" else owners)[place])
                 figures = verdict.what, verdict.figure, verdict.limit, answers
-                found.append((terms.roster.ids[place], Told(entry.round or 0, *figures, entry.seq, entry.hash)))
+                found.append((terms.roster.ids[place], Notice(entry.round or 0, *figures, entry.seq, entry.hash)))
         return found

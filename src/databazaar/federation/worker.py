@@ -35,7 +35,7 @@ from databazaar.federation.payloads import Body
 from databazaar.federation.policy import AccessLimit, Policy, RateLimiter, RefusedError
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.recent import Recent
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from databazaar.federation.schema_offers import Asker
 from databazaar.federation.table import Data, Examples, Table
 from databazaar.federation.work import built_in, width
@@ -48,7 +48,7 @@ from databazaar.randomness import oracle_key
 
 if TYPE_CHECKING:
     from databazaar.federation.privacy import PrivateUpdates
-    from databazaar.federation.signing import Signer
+    from databazaar.federation.signatures import Signer
 
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
 _REMEMBERED = 2**28
@@ -70,7 +70,7 @@ class ProviderWorker:
         source: Source,
         policy: Policy | None = None,
         *,
-        record: Record | None = None,
+        record: AccessRecord | None = None,
         privacy: PrivateUpdates | None = None,
         signer: Signer | None = None,
         receipts: ReceiptKeeper | None = None,

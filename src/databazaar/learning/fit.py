@@ -12,7 +12,7 @@ from databazaar.learning.inputs import Inputs
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import caller
 from databazaar.learning.parameter_exchange import lean_copy
-from databazaar.learning.seeding import seeded
+from databazaar.learning.seeds import seeded
 from databazaar.learning.task import Task
 
 ROWS = 3

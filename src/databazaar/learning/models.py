@@ -15,7 +15,7 @@ from torch.func import functional_call
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.learning.parameter_exchange import moving_buffers
-from databazaar.learning.seeding import seeded
+from databazaar.learning.seeds import seeded
 from databazaar.vectors import hash_array, unpack
 
 

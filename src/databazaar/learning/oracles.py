@@ -13,7 +13,7 @@ from databazaar.learning.inputs import Examples
 from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent
 from databazaar.learning.parameter_exchange import StayingBuffers
-from databazaar.learning.seeding import seeded
+from databazaar.learning.seeds import seeded
 from databazaar.learning.task import Task, step_at
 from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, build_oracle
 

@@ -44,7 +44,7 @@ class Settlement:
     findings: Findings | None = None
 
 
-class Standing(Protocol):
+class RoundState(Protocol):
     """What a round leaves behind for the next: a ledger asks for what it keeps of it."""
 
     @property
@@ -88,7 +88,7 @@ class Accounts:
         whom = enumerate(zip(ids, quotes, strict=True))
         self._write([("reserve", round, draw, who, quote, {}) for draw, (who, quote) in whom])
 
-    def settle(self, round: int, drawn: Drawn, result: Settlement, standing: Standing) -> None:
+    def settle(self, round: int, drawn: Drawn, result: Settlement, standing: RoundState) -> None:
         """Pays valid replies what the payment rule says, and voids failed ones."""
         self._write(self._settling(round, drawn, result, ""))
 
@@ -133,7 +133,7 @@ class Accounts:
         released = {places[provider] for provider in self.book.held_back} - set(returned)
         return self._of_held_back(None, list(released), returned)
 
-    def close(self, stopped: Stopped, standing: Standing) -> None:
+    def close(self, stopped: Stopped, standing: RoundState) -> None:
         """Settles the whole run: what was not spent goes back to the consumer."""
         self._write([("close", None, None, None, None, {"status": status_of(stopped, self.book)})])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from databazaar.canonical import GENESIS, canonical
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
+from databazaar.ledger.accounts import Accounts, Draft, RoundState, Settlement
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, status_of
@@ -71,7 +71,7 @@ class Ledger(Accounts):
         if self.on_written is not None:
             self.on_written(entries)
 
-    def settle(self, round: int, drawn: Drawn, result: Settlement, standing: Standing) -> None:
+    def settle(self, round: int, drawn: Drawn, result: Settlement, standing: RoundState) -> None:
         """As the book does; durable, with the snapshot, when the next round is reserved or the run is closed."""
         snapshot = standing.snapshot() if self.store.durable else None
         drafts = self._settling(round, drawn, result, standing.model_hash)
@@ -86,7 +86,7 @@ class Ledger(Accounts):
         settled, snapshot = self._settled
         self._settled = [*settled, *self._seal(drafts)], snapshot
 
-    def close(self, stopped: Stopped, standing: Standing) -> None:
+    def close(self, stopped: Stopped, standing: RoundState) -> None:
         self._close(stopped, standing.model_hash, standing.utility, standing.loss)
 
     def close_for_consumer(self, model: str, utility: float, loss: float | None, returned: Sequence[int] = ()) -> None:

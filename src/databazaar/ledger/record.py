@@ -11,7 +11,7 @@ from databazaar.defence import Verdict
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.figures import Figures
 from databazaar.ledger.rounds import Line, Numbers, Rounds, Scores
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 
 
 class Freed(NamedTuple):
@@ -30,7 +30,7 @@ class Record:
 
     def __init__(self) -> None:
         self.rounds = Rounds()
-        self.purses: list[Purse] = []
+        self.purses: list[RoundBudget] = []
         self.verdicts: list[tuple[int, Verdict]] = []
         self.freed: list[Freed] = []
         self.entries: dict[int, tuple[int, str]] = {}
@@ -38,9 +38,9 @@ class Record:
         self._chances: list[Numbers] = []
         self._next: Callable[[], Numbers] | None = None
 
-    def begins(self, purse: Purse, chances: Callable[[], Numbers]) -> None:
+    def begins(self, round_budget: RoundBudget, chances: Callable[[], Numbers]) -> None:
         """A round begins, or would begin."""
-        self.purses.append(purse)
+        self.purses.append(round_budget)
         self._next = chances
 
     def ends(self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = ()) -> None:

@@ -21,7 +21,7 @@ from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, st
 from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.vectors import hash_array
 
 TOLERANCE = 1e-9
@@ -61,9 +61,9 @@ class Replay:
         self.reserves = 0
         self.settled: list[Entry] = []
         self.freed: list[Entry] = []
-        purse = self.rules.purse(self.book)
-        self.stopped = self.rules.stopped(self.book, purse)
-        self.drawn = self.rules.draw(self.state, self.book, purse) if self.stopped is None else None
+        round_budget = self.rules.round_budget(self.book)
+        self.stopped = self.rules.stopped(self.book, round_budget)
+        self.drawn = self.rules.draw(self.state, self.book, round_budget) if self.stopped is None else None
         self.order = self.drawn.draws.tolist() if self.drawn is not None else []
         ids = self.terms.roster.ids
         self.due = [ids[place] for place in self.order]
@@ -71,11 +71,11 @@ class Replay:
             self._record_chances(self.audit.record)
 
     def _record_chances(self, record: Record) -> None:
-        purse = asked = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
+        round_budget = asked = self.drawn.round_budget if self.drawn is not None else self.rules.round_budget(self.book)
         if not asked.anybody:
             asked = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
         state = self.state
-        record.begins(purse, lambda: self.rules.sampler.probabilities(state, asked))
+        record.begins(round_budget, lambda: self.rules.sampler.probabilities(state, asked))
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
@@ -346,6 +346,6 @@ def _alike(recorded: list[float], replayed: list[float]) -> bool:
     return len(recorded) == len(replayed) and all(abs(one - its) <= TOLERANCE * abs(its) for one, its in pairs)
 
 
-def _endless(rules: RuleBook, round: int) -> Purse:
+def _endless(rules: RuleBook, round: int) -> RoundBudget:
     """A purse that pays for anybody."""
-    return Purse(2**63 - 1, rules.quotes_at(round))
+    return RoundBudget(2**63 - 1, rules.quotes_at(round))

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from databazaar.codes import Code
-from databazaar.defence import Arms, Defence, Findings, Verdict, judge
-from databazaar.defence.court import Court
+from databazaar.defence import Defence, Findings, OwnerGroups, Verdict, judge
+from databazaar.defence.detector import DetectorState
 from databazaar.defence.judge import doubted
 from databazaar.defence.shares import Accesses, now_and_held
 from databazaar.errors import BazaarError
@@ -23,7 +23,7 @@ from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
-from databazaar.roster import Amounts, Purse, Roster
+from databazaar.roster import Amounts, Roster, RoundBudget
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.samplers.protocol import Draws, State, Vector, refuse_without_wants
 from databazaar.stops import STOPS, History, Stop
@@ -35,16 +35,16 @@ WHOLE = (int, np.integer)
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Whom a round asks: one provider per draw, the chance of each, and the purse that was drawn from."""
+    """Whom a round asks: one provider per draw, the chance of each, and the round's budget that was drawn from."""
 
     draws: Draws
     probabilities: Vector
-    purse: Purse
+    round_budget: RoundBudget
 
     @cached_property
     def quotes(self) -> list[int]:
         """The most that each draw may be paid."""
-        quotes: list[int] = self.purse.quotes.take(self.draws).tolist()
+        quotes: list[int] = self.round_budget.quotes.take(self.draws).tolist()
         return quotes
 
     @cached_property
@@ -90,7 +90,7 @@ BY_CONSUMER = Stopped("consumer", Code("closed-by-consumer"))
 class RuleBook:
     """A run's terms with its sampler, payment and stops. (The aggregator moves the model, and no money.)
 
-    Where the terms have a defence, the sampler is one over arms (defence/arms.py) by the sampler that was given.
+    Where the terms have a defence, the sampler chooses arms (defence/owner_groups.py) by the sampler that was given.
     """
 
     terms: Terms
@@ -100,8 +100,8 @@ class RuleBook:
 
     def __post_init__(self) -> None:
         refuse_without_wants(self.sampler)
-        if not self.defence.off and not isinstance(self.sampler, Arms):
-            object.__setattr__(self, "sampler", Arms(self.sampler, self.defence))
+        if not self.defence.off and not isinstance(self.sampler, OwnerGroups):
+            object.__setattr__(self, "sampler", OwnerGroups(self.sampler, self.defence))
 
     @cached_property
     def defence(self) -> Defence:
@@ -151,11 +151,11 @@ class RuleBook:
         """The sampler's state before the first round."""
         return self.sampler.init(self.terms.roster, self.terms.budget, self.terms.per_round)
 
-    def purse(self, book: Book) -> Purse:
+    def round_budget(self, book: Book) -> RoundBudget:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""
         terms, quotes = self.terms, self.quotes_at(book.rounds)
         left = book.left + book.held
-        return Purse(left, quotes, self._accesses_left(book), terms.most_per_access, terms.most_per_round)
+        return RoundBudget(left, quotes, self._accesses_left(book), terms.most_per_access, terms.most_per_round)
 
     def _accesses_left(self, book: Book) -> Amounts | None:
         """How often each provider may still be drawn; None where nobody has a cap."""
@@ -167,31 +167,31 @@ class RuleBook:
             left[self.terms.places[provider]] -= times
         return left
 
-    def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
-        """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
-        purse, shortens = purse or self.purse(book), self.sampler.wants.short_rounds
-        history = History(book.rounds, book.utilities, book.silent, purse, self.terms.per_round, shortens)
+    def stopped(self, book: Book, round_budget: RoundBudget | None = None) -> Stopped | None:
+        """The first stop that has a reason to end the run before its next round, whose budget may be given."""
+        round_budget, shortens = round_budget or self.round_budget(book), self.sampler.wants.short_rounds
+        history = History(book.rounds, book.utilities, book.silent, round_budget, self.terms.per_round, shortens)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 
-    def draw(self, state: State, book: Book, purse: Purse | None = None) -> Drawn:
-        """Whom the next round asks. Draws that the purse does not pay for or that are used up are left out."""
-        purse, providers = purse or self.purse(book), len(self.terms.roster)
+    def draw(self, state: State, book: Book, round_budget: RoundBudget | None = None) -> Drawn:
+        """Whom the next round asks. Draws that the round's budget does not pay for or that are used up are left out."""
+        round_budget, providers = round_budget or self.round_budget(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
-        wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
+        wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, round_budget), dtype=np.int64)
         known = wanted.ndim == 1 and 1 <= len(wanted) <= self.terms.per_round
         if not known or min(wanted.tolist()) < 0 or max(wanted.tolist()) >= providers:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "
                 f"{self.terms.per_round} of {providers} providers; try databazaar.testing.check_sampler on it"
             )
-        draws = purse.fitting(wanted)
+        draws = round_budget.fitting(wanted)
         if not len(draws):
             raise BazaarError(
-                f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
-                "try databazaar.testing.check_sampler on it"
+                f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among "
+                "`round_budget.available`; try databazaar.testing.check_sampler on it"
             )
-        return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
+        return Drawn(draws, self.sampler.probabilities(state, round_budget)[draws], round_budget)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
         """What each draw is paid: never more than was quoted, and nothing without a valid reply."""
@@ -223,33 +223,37 @@ class RuleBook:
         """
         due = self.pay(drawn, gains)
         learned = self.learn(state, drawn, gains)
-        if not isinstance(self.sampler, Arms):
+        if not isinstance(self.sampler, OwnerGroups):
             return Settled(learned, due, [0] * len(due), [], [], ())
         findings = findings or Findings()
-        before, draws, asked = self.court(state), drawn.draws.tolist(), drawn.asked
+        before, draws, asked = self.detector(state), drawn.draws.tolist(), drawn.asked
         gained = dict(zip(draws, gains, strict=True))
         judged = judge(self.defence, before, asked, [gained[i] is not None for i in asked], findings)
         accesses = Accesses(draws, drawn.quotes, due, probabilities)
-        court, paid, held = now_and_held(self.defence, judged.court, accesses, findings, self.sampler.alpha)
+        detector, paid, held = now_and_held(self.defence, judged.detector, accesses, findings, self.sampler.alpha)
         held = [0 if i in judged.shared else amount for i, amount in zip(draws, held, strict=True)]
-        changed = np.flatnonzero(court.standing != before.standing).tolist()
-        released = [i for i in changed if not court.flagged[i]]
-        returned = sorted({*(i for i in changed if court.flagged[i]), *judged.shared})
-        learned = self.sampler.with_court(learned, before, court)
+        changed = np.flatnonzero(detector.standing != before.standing).tolist()
+        released = [i for i in changed if not detector.flagged[i]]
+        returned = sorted({*(i for i in changed if detector.flagged[i]), *judged.shared})
+        learned = self.sampler.with_detector(learned, before, detector)
         return Settled(learned, paid, held, released, returned, judged.verdicts)
 
-    def court(self, state: State) -> Court:
+    def detector(self, state: State) -> DetectorState:
         """How everybody stands; without a defence, as in the beginning."""
         roster = self.terms.roster
-        return self.sampler.court(state, len(roster)) if isinstance(self.sampler, Arms) else Court.new(roster, False)
+        return (
+            self.sampler.detector(state, len(roster))
+            if isinstance(self.sampler, OwnerGroups)
+            else DetectorState.new(roster, False)
+        )
 
     def flagged(self, state: State) -> list[int]:
         """The places of those who are flagged."""
-        return [] if self.defence.off else [int(i) for i in np.flatnonzero(self.court(state).flagged)]
+        return [] if self.defence.off else [int(i) for i in np.flatnonzero(self.detector(state).flagged)]
 
     def returned_at_close(self, state: State) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
-        return [] if self.defence.off else [int(i) for i in np.flatnonzero(doubted(self.defence, self.court(state)))]
+        return [] if self.defence.off else [int(i) for i in np.flatnonzero(doubted(self.defence, self.detector(state)))]
 
     def learn(self, state: State, drawn: Drawn, gains: Sequence[float | None]) -> State:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞
@@ -264,7 +268,7 @@ class RuleBook:
         elif self.sampler.wants.gains != "alone":
             void = min((0.0, *(gain for gain in gains if gain is not None)))
         numbers = np.array([void if gain is None else gain for gain in gains])
-        return self.sampler.update(state, drawn.draws, numbers, drawn.purse)
+        return self.sampler.update(state, drawn.draws, numbers, drawn.round_budget)
 
 
 SETTLED, NOBODY_ANSWERED = "settled", "nobody-answered"

@@ -12,7 +12,7 @@ from typing import Any
 from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
-from databazaar.roster import Offer, PriceChange, Roster
+from databazaar.roster import PriceChange, ProviderTerms, Roster
 
 FORMAT = 5
 RULES, OPTIONAL = ("sampler", "aggregator", "payment", "stops"), ("utility", "defence")
@@ -173,7 +173,7 @@ def _words(table: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in table.items()}
 
 
-def _written(offer: Offer) -> list[Any]:
+def _written(offer: ProviderTerms) -> list[Any]:
     """An offer as the terms hold it: what it agrees beside its price comes last, where there is such a thing."""
     more: dict[str, Any] = {} if offer.most_accesses is None else {"most_accesses": offer.most_accesses}
     if offer.price_changes:
@@ -181,10 +181,10 @@ def _written(offer: Offer) -> list[Any]:
     return [offer.id, offer.owner, offer.price, *([more] if more else [])]
 
 
-def _offer(given: list[Any]) -> Offer:
+def _offer(given: list[Any]) -> ProviderTerms:
     id, owner, price, *rest = given
     if len(rest) > 1:
         raise ValueError(given)
     more = {**rest[0]} if rest else {}
     changes = tuple(PriceChange(from_round, price) for from_round, price in more.pop("price_changes", ()))
-    return Offer(str(id), str(owner), price, price_changes=changes, **more)
+    return ProviderTerms(str(id), str(owner), price, price_changes=changes, **more)

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
-from databazaar.defence import Arms, Defence, defence_of
+from databazaar.defence import Defence, OwnerGroups, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
@@ -25,7 +25,7 @@ from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.inspection.holdout_parts import committed
-from databazaar.market.inspection.inspection import Watch
+from databazaar.market.inspection.inspection import Inspection
 from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
@@ -35,7 +35,7 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
-from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
+from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler
 from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Budget, Patience, Stop
 from databazaar.vectors import layout_digest
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
-    Without rules of your own, `Thrifty` decides whom to ask, the mean of the valid updates moves the model, every valid
-    reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
+    Without rules of your own, `Adaptive` decides whom to ask, the mean of the valid updates moves the model, every
+    valid reply is paid its price, and the run ends when the budget is spent. With `OSMD` it is the paper's
     market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
     end. `engine` is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play
     for the money: "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the
@@ -77,7 +77,7 @@ class Arbiter(Displayed):
         self.providers = list(providers)
         roster = Roster(tuple(p.offer for p in providers))
         self.aggregator = aggregator or Mean()
-        sampler, payment = sampler or Thrifty(), payment or PricePerAccess()
+        sampler, payment = sampler or Adaptive(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         seed, defence = _whole(seed, "seed", 0), defence_of(defence)
@@ -153,7 +153,7 @@ class Arbiter(Displayed):
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
         defence = self.rules.defence
-        watch = Watch.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
+        watch = Inspection.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
         return MarketRun(
             self.rules,
             self.aggregator,
@@ -244,7 +244,7 @@ class Arbiter(Displayed):
             "model": self.consumer._facts()["model"],
             "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
             "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
-            "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, Arms) else rules.sampler),
+            "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, OwnerGroups) else rules.sampler),
             "aggregator": str(self.aggregator),
             "payment": str(rules.payment),
             "stops": ", ".join(map(str, rules.stops)),

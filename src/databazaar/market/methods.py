@@ -18,7 +18,7 @@ from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import Payment
 from databazaar.runs.from_ledger import report_from
-from databazaar.samplers import Sampler, Thrifty, Uniform
+from databazaar.samplers import Adaptive, Sampler, Uniform
 from databazaar.stops import Stop
 from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, Trained, ValuationResult
@@ -102,5 +102,5 @@ class WithoutReplacementMethod(MarketMethod):
 class OwnMarketMethod(MarketMethod):
     """The market as market.toml has it, with its own sampler, whoever wrote that; from Python, that of `Arbiter`."""
 
-    sampler: Sampler | None = Thrifty()  # noqa: RUF009
+    sampler: Sampler | None = Adaptive()  # noqa: RUF009
     kind: ClassVar[str] = "market"

@@ -39,7 +39,7 @@ from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
-from databazaar.market.inspection.inspection import Watched
+from databazaar.market.inspection.inspection import InspectedReplies
 from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
 
@@ -97,7 +97,7 @@ class Round:
     replies: Replies
     step: float
     own: Tensor | None = None
-    watched: Watched | None = None
+    watched: InspectedReplies | None = None
 
     def proposed(self, gains: str) -> Proposed:
         left_out = frozenset() if self.watched is None else self.watched.left_out

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator, Guided
-from databazaar.codes import SET_ASIDE
+from databazaar.codes import QUARANTINED
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import Quarantine
@@ -17,7 +17,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
-from databazaar.market.inspection.inspection import Watch
+from databazaar.market.inspection.inspection import Inspection
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
 
@@ -72,7 +72,7 @@ class MarketRun:
     own_update: OwnUpdate | None = None
     reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
-    watch: Watch | None = None
+    watch: Inspection | None = None
 
     def question(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
@@ -86,7 +86,7 @@ class MarketRun:
         if self.quarantine is not None:
             for i in asked:
                 self.quarantine.note(ids[i], question.round, replies.failures.get(i))
-        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
+        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), QUARANTINED)
         if not aside:
             return replies
         updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
@@ -98,7 +98,9 @@ class MarketRun:
         state, step = self.state, step_at(self.step, self.state.round)
         watched = None
         if self.watch is not None:
-            watched = self.watch(state.watch, state.params, drawn.asked, replies, step, self.rules.court(state.sampler))
+            watched = self.watch(
+                state.watch, state.params, drawn.asked, replies, step, self.rules.detector(state.sampler)
+            )
             replies = watched.replies
         if self.reference is not None and isinstance(self.aggregator, Guided):
             guided = self.aggregator.guide(state.aggregator, self.reference(state.params, state.round))

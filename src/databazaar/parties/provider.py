@@ -10,7 +10,7 @@ from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, as_dataset
 from databazaar.learning.oracles import CallableOracle, LocalSGD, Oracle
-from databazaar.roster import Offer, PriceChange
+from databazaar.roster import PriceChange, ProviderTerms
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +42,7 @@ class Provider(Displayed):
     most_accesses: int | None = None
     price_changes: Iterable[tuple[int, int]] = ()
     source: Callable[[], Any] | None = None
-    offer: Offer = field(init=False)
+    offer: ProviderTerms = field(init=False)
     """The provider as the market's rules see it."""
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Provider(Displayed):
             )
         object.__setattr__(self, "owner", self.owner or self.id)
         object.__setattr__(self, "price_changes", changes := _changes(self.id, self.price_changes))
-        object.__setattr__(self, "offer", Offer(self.id, self.owner, self.price, self.most_accesses, changes))
+        object.__setattr__(self, "offer", ProviderTerms(self.id, self.owner, self.price, self.most_accesses, changes))
         if self.data is not None:
             object.__setattr__(self, "data", as_dataset(self.data, f"provider {self.id}"))
         if self.oracle is None and self.data is not None:

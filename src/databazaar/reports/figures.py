@@ -21,7 +21,7 @@ from databazaar.money import Currency
 from databazaar.reports import style
 from databazaar.reports.defence_figures import evidence, panels
 from databazaar.reports.gain_figures import gain_per_coin, shares
-from databazaar.reports.wording import amount, count, number, percent
+from databazaar.reports.words import amount, count, number, percent
 from databazaar.runs.payouts import Payouts
 from databazaar.runs.report import Report
 

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from databazaar.reports import style
 from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.runs.report import Report
 from databazaar.runs.trajectory import Trajectory
 

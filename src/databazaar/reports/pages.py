@@ -19,7 +19,7 @@ from markupsafe import Markup
 from databazaar import __version__
 from databazaar.display import shown
 from databazaar.money import Currency
-from databazaar.reports import wording
+from databazaar.reports import words as wording
 
 OURS = "databazaar"
 """The prefix of our own templates."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from databazaar.reports.wording import number
+from databazaar.reports.words import number
 from databazaar.runs.report import Report
 
 LEAST = 0.01

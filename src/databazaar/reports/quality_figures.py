@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from databazaar.learning.metrics import intervals
 from databazaar.reports import style
-from databazaar.reports.wording import count, number, percent
+from databazaar.reports.words import count, number, percent
 from databazaar.runs.trained import Evaluation
 
 BINS = 10

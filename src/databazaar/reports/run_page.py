@@ -22,7 +22,7 @@ from databazaar.reports.pages import page
 from databazaar.reports.per_coin import PerCoin
 from databazaar.reports.statement import owner_totals
 from databazaar.reports.style import inline_svg
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.runs.defended import Defended, Stand
 from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
 from databazaar.runs.report import Payout, Report

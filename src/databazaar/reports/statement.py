@@ -8,7 +8,7 @@ from typing import Any
 
 from databazaar.reports.defence_statement import defence_dict, standing_columns, standing_of
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.runs.attribution import NUMBERS, Brought
+from databazaar.runs.attribution import NUMBERS, Attribution
 from databazaar.runs.payouts import MOST_STATED
 from databazaar.runs.report import Report
 
@@ -77,7 +77,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _brought(one: Brought) -> dict[str, Any]:
+def _brought(one: Attribution) -> dict[str, Any]:
     """What the pay brought: amounts of gain are for one unit of the currency, shares are parts of 1."""
     told = {name: getattr(one, name) for name in NUMBERS}
     return {**told, "reason": one.why.kind, "why": one.why.sentence}

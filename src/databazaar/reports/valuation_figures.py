@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from databazaar.money import Currency
 from databazaar.reports import style
 from databazaar.reports.figures import money_axis
-from databazaar.reports.wording import count, number
+from databazaar.reports.words import count, number
 from databazaar.valuation import Comparison, MethodOutcome
 
 MOST_DOTS = 25

@@ -14,7 +14,7 @@ from databazaar.reports.pages import page
 from databazaar.reports.run_page import RuleView, rule_view
 from databazaar.reports.spreadsheet import csv_text
 from databazaar.reports.style import inline_svg
-from databazaar.reports.wording import amount
+from databazaar.reports.words import amount
 from databazaar.valuation import Comparison, MethodOutcome
 from databazaar.valuation.rank_stability import FEWEST_SEEDS
 

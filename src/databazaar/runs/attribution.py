@@ -88,7 +88,7 @@ class Ratio(NamedTuple):
         return cls(value, np.where(lines > 1, error, np.nan), lines, equal)
 
 
-class Comparison(NamedTuple):
+class ProviderComparison(NamedTuple):
     """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
 
     `per_coin` is what a coin brought, and `ahead` how much more that is than what a coin paid to the others brought at
@@ -105,7 +105,7 @@ class Comparison(NamedTuple):
     dearness: Numbers
 
 
-def compare(report: Report) -> Comparison:
+def compare(report: Report) -> ProviderComparison:
     """Sets every provider beside the others, stretch by stretch."""
     n, unit = len(report.payouts), 10**report.currency.decimals
     rounds = report.columns
@@ -122,7 +122,7 @@ def compare(report: Report) -> Comparison:
     ahead = own.gain - own.coins * beside.gain / beside.coins
     ahead_each = own.gain - own.count * beside.gain / beside.count
     usual = own.count * beside.coins / beside.count  # what the others would have been paid for as many accesses
-    return Comparison(
+    return ProviderComparison(
         scale=scale,
         gain=sums(who, gain, n),
         per_coin=Ratio.of(each.who, each.gain, each.coins, n),
@@ -153,7 +153,7 @@ def _stretches(report: Report) -> Places:
 
 
 @dataclass(frozen=True)
-class Brought:
+class Attribution:
     """What one provider brought for its pay, and why it was asked as often as it was.
 
     A coin is one unit of the currency. `gain` is the sum over all paid accesses; `mean_gain` and `mean_price` are those
@@ -176,7 +176,7 @@ class Brought:
     why: Reason
 
 
-def all_brought(report: Report) -> Sequence[Brought]:
+def all_brought(report: Report) -> Sequence[Attribution]:
     """One for each provider, in the market's order, each made when it is asked for, and kept."""
     compared, trajectory = compare(report), Trajectory(report)
     reasons, at_end = Reasons(report, compared, trajectory), trajectory.at_end(trajectory.shares)
@@ -186,9 +186,9 @@ def all_brought(report: Report) -> Sequence[Brought]:
         whole = float(value) * scale
         return whole if math.isfinite(whole) else None
 
-    def brought(i: int) -> Brought:
+    def brought(i: int) -> Attribution:
         line, gain = report.payouts[i], float(compared.gain[i]) * scale
-        return Brought(
+        return Attribution(
             provider=line.provider,
             gain=gain,
             mean_gain=gain / line.accesses if line.accesses else None,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from databazaar.defence import Arms, Defence
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence import Defence, OwnerGroups
+from databazaar.defence.detector import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, DetectorState
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import FEWEST, IN_DOUBT
 from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
@@ -158,22 +158,22 @@ def defended_by(audit: Audit) -> Defended | None:
     """What the defence of a replayed ledger came to; None where its terms have none."""
     assert audit.terms is not None and audit.book is not None and audit.state is not None
     rules = RuleBook.of(audit.terms)
-    if not isinstance(rules.sampler, Arms):
+    if not isinstance(rules.sampler, OwnerGroups):
         return None
     record, book, ids = audit.record or Record(), audit.book, audit.terms.roster.ids
-    court = rules.sampler.court(audit.state, len(ids))
+    detector = rules.sampler.detector(audit.state, len(ids))
     curves = record.figures.curves(len(ids))
-    rulings = [*_rulings(record, ids, court, curves), *_in_doubt(audit, court, record)]
+    rulings = [*_rulings(record, ids, detector, curves), *_in_doubt(audit, detector, record)]
     void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
     merged = [one.round for one in rulings if one.what == "alike"]
-    arms, sharing = court.arm.tolist(), defaultdict[float, list[str]](list)
+    arms, sharing = detector.arm.tolist(), defaultdict[float, list[str]](list)
     for arm, provider in zip(arms, ids, strict=True):
         sharing[arm].append(provider)
     stands = [
         Stand(
             provider,
-            STANDINGS[float(court.standing[i])],
-            int(court.answers[i]),
+            STANDINGS[float(detector.standing[i])],
+            int(detector.answers[i]),
             len(_left_out(rules.defence, curves[i])),
             void[i],
             book.held_back.get(provider, 0),
@@ -185,17 +185,17 @@ def defended_by(audit: Audit) -> Defended | None:
         for i, (provider, arm) in enumerate(zip(ids, arms, strict=True))
     ]
     return Defended(
-        rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves, len(set(court.owner.tolist()))
+        rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves, len(set(detector.owner.tolist()))
     )
 
 
-def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[Curve]) -> list[Ruling]:
+def _rulings(record: Record, ids: Sequence[str], detector: DetectorState, curves: Sequence[Curve]) -> list[Ruling]:
     freed = {(one.round, one.provider): one for one in record.freed}
     answered, found = defaultdict[int, list[Places]](list), []
-    for owner, curve in zip(court.owner.tolist(), curves, strict=True):
+    for owner, curve in zip(detector.owner.tolist(), curves, strict=True):
         answered[owner].append(curve.rounds)
     for round, verdict in record.verdicts:  # in a round, those who are alike come last: what is left is by that
-        who, rounds = ids[verdict.provider], answered[int(court.owner[verdict.provider])]
+        who, rounds = ids[verdict.provider], answered[int(detector.owner[verdict.provider])]
         rounds = [curves[verdict.provider].rounds] if verdict.what == "alike" else rounds
         other = "" if verdict.other is None else ids[verdict.other]
         money = [freed.pop((round, one)) for one in (who, other) if (round, one) in freed]
@@ -216,15 +216,15 @@ def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[
     return found
 
 
-def _in_doubt(audit: Audit, court: Court, record: Record) -> list[Ruling]:
+def _in_doubt(audit: Audit, detector: DetectorState, record: Record) -> list[Ruling]:
     """Whose held-back pay went to the consumer at the close, because nobody could tell whether it was earned."""
     assert audit.terms is not None
-    ids, answers = list(audit.terms.roster.ids), court.owner_answers
+    ids, answers = list(audit.terms.roster.ids), detector.owner_answers
     found = []
     for one in record.freed:
         place = ids.index(one.provider)
         if one.round is None and not one.released:
-            shown, last = float(court.shown[place]), (audit.entries - 1, audit.head)
+            shown, last = float(detector.shown[place]), (audit.entries - 1, audit.head)
             figure, count = None if shown == UNKNOWN else shown, int(answers[place])
             found.append(Ruling("in-doubt", one.provider, None, figure, IN_DOUBT, count, *last, returned=one.amount))
     return found

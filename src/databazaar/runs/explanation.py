@@ -33,7 +33,7 @@ from databazaar.codes import counted
 from databazaar.runs.trajectory import Barred, Numbers, Trajectory
 
 if TYPE_CHECKING:
-    from databazaar.runs.attribution import Comparison, Ratio
+    from databazaar.runs.attribution import ProviderComparison, Ratio
     from databazaar.runs.report import Report
 
 Kind = Literal[
@@ -129,7 +129,7 @@ def errors_needed(providers: int, lines: float) -> float:
 class Reasons:
     """One for each provider, by its place in the market: the first rule that applies."""
 
-    def __init__(self, report: Report, compared: Comparison, trajectory: Trajectory) -> None:
+    def __init__(self, report: Report, compared: ProviderComparison, trajectory: Trajectory) -> None:
         self.report, self.compared, self.trajectory = report, compared, trajectory
         self.alike = None if len(report.payouts) == 1 else _asked_alike(report, trajectory)
         self.start, self.end = trajectory.chances[0], trajectory.at_end(trajectory.chances)
@@ -156,15 +156,15 @@ class Reasons:
         price, rounds = self.report.currency.format(found.price), self.trajectory.rounds
         if found.since == 0:
             return Reason("too-dear", f"It was never asked: an access costs {price}, {TOO_DEAR[found.bar]}.")
-        purse = self.trajectory.purse
-        at_the_end = found.bar == "left" and purse(found.since).left < LONG * purse(0).left
+        round_budget = self.trajectory.round_budget
+        at_the_end = found.bar == "left" and round_budget(found.since).left < LONG * round_budget(0).left
         if at_the_end or rounds - found.since < LONG * rounds:
             return None
         ended = f"It was not asked any more after {counted(found.since, 'round')}"
         return Reason("too-dear", f"{ended}: an access cost {price}, {TOO_DEAR[found.bar]}.")
 
     def _used_up(self, i: int, found: Barred) -> Reason:
-        caps = self.trajectory.purse(0).accesses_left
+        caps = self.trajectory.round_budget(0).accesses_left
         assert caps is not None
         if not caps[i]:
             return Reason("used-up", "It was never asked: it offers no access.")
@@ -215,7 +215,7 @@ class Reasons:
             return "steady"
         if end > start:
             return "more"
-        price = self.trajectory.purse(max(self.trajectory.full_rounds - 1, 0)).quotes[i]
+        price = self.trajectory.round_budget(max(self.trajectory.full_rounds - 1, 0)).quotes[i]
         floor = self.report.exploration
         hardly = end < HARDLY / len(self.report.payouts)
         if floor is not None and (hardly or end * price <= MUCH * floor[i]):

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from databazaar.data.profile_record import MarketProfile
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
-    from databazaar.runs.model_card import Outline, Tables
+    from databazaar.runs.model_card import Outline, TableFacts
 
 PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
@@ -229,13 +229,13 @@ class RunFolder(Notes):
         """The file of the model's numbers, which the audit checks."""
         return self.path / MODEL
 
-    def tables(self) -> Tables:
+    def tables(self) -> TableFacts:
         """How the market's text files are written."""
-        from databazaar.runs.model_card import Tables
+        from databazaar.runs.model_card import TableFacts
 
         settings = self.recipe.get("market", {}).get("data", {})
         try:
-            return Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+            return TableFacts(**{name: settings[name] for name in TableFacts.model_fields if name in settings})
         except ValueError:
             raise BazaarError(f"{self.path / RUN} does not say how tables are written: put the old one back") from None
 

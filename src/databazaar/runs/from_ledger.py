@@ -12,7 +12,7 @@ from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
 from databazaar.ledger.rulebook import Stopped, end_of
 from databazaar.ledger.terms import Terms
-from databazaar.roster import Amounts, Purse
+from databazaar.roster import Amounts, RoundBudget
 from databazaar.runs.defended import defended_by
 from databazaar.runs.payouts import Payouts
 from databazaar.runs.report import Report
@@ -73,9 +73,9 @@ def report_from(audit: Audit) -> Report:
     )
 
 
-def _exploration(sampler: Sampler, purses: Sequence[Purse]) -> tuple[float, ...] | None:
+def _exploration(sampler: Sampler, purses: Sequence[RoundBudget]) -> tuple[float, ...] | None:
     """What a draw costs for exploration alone, by the last purse that paid for anybody; not all samplers can say."""
-    last = next((purse for purse in reversed(purses) if purse.available.any()), None)
+    last = next((round_budget for round_budget in reversed(purses) if round_budget.available.any()), None)
     if last is None or not isinstance(sampler, Explores):
         return None
     return tuple(np.asarray(sampler.exploration(last), dtype=np.float64).tolist())

@@ -50,7 +50,7 @@ class TargetUnits(_Strict):
     scale: _Finite
 
 
-class Tables(_Strict):
+class TableFacts(_Strict):
     """How the market's text files are written, as far as market.toml said so; what is null is found out."""
 
     separator: _Word | None = None
@@ -116,7 +116,7 @@ class ModelCard(_Strict):
     target: str | None = None
     classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     units: TargetUnits | None = None
-    tables: Tables = Tables()
+    tables: TableFacts = TableFacts()
     frozen: str = ""
     written: str
     by: str

@@ -25,7 +25,7 @@ from databazaar import __version__
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
 from databazaar.learning.kinds import ModelForm
-from databazaar.runs.model_card import FORMAT, ModelCard, Outline, Tables, known_from
+from databazaar.runs.model_card import FORMAT, ModelCard, Outline, TableFacts, known_from
 from databazaar.runs.names import LARGEST_WEIGHTS
 from databazaar.vectors import hash_array, pack, unpack
 
@@ -51,7 +51,7 @@ def write_model(
     params: NDArray[Any],
     outline: Outline,
     schema: Schema | None = None,
-    tables: Tables | None = None,
+    tables: TableFacts | None = None,
     within: Path | None = None,
     frozen: str = "",
 ) -> ModelCard:
@@ -62,7 +62,7 @@ def write_model(
         architecture=outline.architecture,
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
-        tables=tables or Tables(),
+        tables=tables or TableFacts(),
         frozen=frozen,
         **({"task": outline.task} if schema is None else known_from(schema)),
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from databazaar.data.profile_record import MarketProfile
 from databazaar.files import read_plain, write_whole
 from databazaar.runs.names import BEGUN
-from databazaar.runs.worth import Worth
+from databazaar.runs.purchase import PurchaseEvaluation
 
 PRIVACY, PROFILE, WORTH, RESUMED = "privacy.json", "profile.json", "worth.json", "resumed.json"
 Kept = TypeVar("Kept")
@@ -38,12 +38,12 @@ class Notes:
         """What the tables were like, None where it was not noted, or not by us."""
         return self._noted(PROFILE, MarketProfile.model_validate, None)
 
-    def note_worth(self, worth: Worth) -> None:
+    def note_worth(self, worth: PurchaseEvaluation) -> None:
         """Keeps the purchase evaluation. It follows from data, so it is no part of the ledger."""
         self._note(WORTH, worth.to_dict())
 
-    def worth(self) -> Worth | None:
-        return self._noted(WORTH, Worth.from_dict, None)
+    def worth(self) -> PurchaseEvaluation | None:
+        return self._noted(WORTH, PurchaseEvaluation.from_dict, None)
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""

@@ -18,11 +18,11 @@ from databazaar.errors import BazaarError
 from databazaar.ledger.audit import BestModel
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
-from databazaar.roster import Purse
-from databazaar.runs.attribution import NUMBERS, Brought, all_brought
+from databazaar.roster import RoundBudget
+from databazaar.runs.attribution import NUMBERS, Attribution, all_brought
 from databazaar.runs.defended import Defended
 from databazaar.runs.payouts import Payout, Payouts
-from databazaar.runs.worth import Worth
+from databazaar.runs.purchase import PurchaseEvaluation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ class Report(Displayed):
     payouts: Sequence[Payout]
     rounds: Sequence[Round]
     distributions: np.ndarray
-    purses: Sequence[Purse]
+    purses: Sequence[RoundBudget]
     final_utility: float
     final_loss: float | None
     model_hash: str
@@ -74,7 +74,7 @@ class Report(Displayed):
     settled: str = ""
     last_model_hash: str = ""
     best: BestModel | None = None
-    worth: Worth | None = None
+    worth: PurchaseEvaluation | None = None
     gains: str = "alone"
     exploration: tuple[float, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
@@ -113,12 +113,12 @@ class Report(Displayed):
         return Payouts.of(self.payouts)
 
     @cached_property
-    def brought(self) -> Sequence[Brought]:
+    def brought(self) -> Sequence[Attribution]:
         """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
         return all_brought(self)
 
     @cached_property
-    def brought_by_asked(self) -> list[Brought]:
+    def brought_by_asked(self) -> list[Attribution]:
         """The same of those who were asked: nobody else has brought anything."""
         return [self.brought[place] for place in self.lines.asked.tolist()]
 

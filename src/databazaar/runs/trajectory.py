@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
@@ -45,10 +45,10 @@ class Trajectory:
         self.begins = [*range(0, self.rounds, self.stride), self.rounds]
         self._purses, self._columns = report.purses, report.columns
         self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: len(self.begins)]
-        self.prices = np.array([self.purse(round).quotes for round in self.begins], dtype=np.float64)
+        self.prices = np.array([self.round_budget(round).quotes for round in self.begins], dtype=np.float64)
         self.asked = np.array(report.columns.in_rounds(report.columns.quoted), dtype=np.float64)
 
-    def purse(self, round: int) -> Purse:
+    def round_budget(self, round: int) -> RoundBudget:
         """What a round was drawn from; `rounds` is the one that would come next."""
         return self._purses[min(round, len(self._purses) - 1)]
 
@@ -75,11 +75,11 @@ class Trajectory:
     @cached_property
     def full_rounds(self) -> int:
         """How many rounds there were until the money ran short."""
-        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.purse(0))
+        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.round_budget(0))
         for last in range(self.rounds, 0, -1):
             if spent[last - 1] < (1 - SHORT) * spent[-1]:
                 break
-            if not (_beyond_what_is_left(self.purse(last - 1)) & ~from_the_start).any():
+            if not (_beyond_what_is_left(self.round_budget(last - 1)) & ~from_the_start).any():
                 return last
         return self.rounds
 
@@ -88,7 +88,7 @@ class Trajectory:
         """Rows at whose end the same could be asked as at their start: of others one round says little."""
         if self.stride == 1:
             return np.ones(len(self.chances), dtype=bool)
-        can = [self.purse(round).available for round in self.begins]
+        can = [self.round_budget(round).available for round in self.begins]
         return np.array([*((now == then).all() for now, then in pairwise(can)), True])
 
     def barred(self, place: int) -> Barred | None:
@@ -101,7 +101,7 @@ class Trajectory:
     @cached_property
     def _used_up_since(self) -> dict[int, int]:
         """The round after the last draw that a cap allowed, for those whose cap is used up."""
-        caps, left = self.purse(0).accesses_left, self.purse(self.rounds).accesses_left
+        caps, left = self.round_budget(0).accesses_left, self.round_budget(self.rounds).accesses_left
         if caps is None or left is None:
             return {}
         since = dict.fromkeys(np.flatnonzero(left == 0).tolist(), 0)
@@ -114,25 +114,25 @@ class Trajectory:
     def _barred_since(self) -> Places:
         """The round from which on each could not be asked; that after the last one where it could."""
         last = max(self.rounds - 1, 0)
-        pending = ~self.purse(last).available
+        pending = ~self.round_budget(last).available
         since = np.where(pending, 0, last + 1)
         for round in range(last - 1, -1, -1):
             if not pending.any():
                 break
-            back = pending & self.purse(round).available
+            back = pending & self.round_budget(round).available
             since[back] = round + 1
             pending &= ~back
         return since
 
     def _barred(self, since: int, place: int) -> Barred:
-        purse = self.purse(since)
-        price, left = int(purse.quotes[place]), purse.accesses_left
+        round_budget = self.round_budget(since)
+        price, left = int(round_budget.quotes[place]), round_budget.accesses_left
         bar: Bar = "left"
         if left is not None and left[place] == 0:
             bar = "used up"
-        elif purse.most_per_access is not None and price > purse.most_per_access:
+        elif round_budget.most_per_access is not None and price > round_budget.most_per_access:
             bar = "access"
-        elif purse.most_per_round is not None and price > purse.most_per_round:
+        elif round_budget.most_per_round is not None and price > round_budget.most_per_round:
             bar = "round"
         return Barred(since, bar, price)
 
@@ -140,9 +140,9 @@ class Trajectory:
         """The round from which on a provider had another price than in the row before this one."""
         before = self.prices[row - 1, place]
         rounds = range(self.begins[row - 1] + 1, self.begins[row])
-        return next((round for round in rounds if self.purse(round).quotes[place] != before), self.begins[row])
+        return next((round for round in rounds if self.round_budget(round).quotes[place] != before), self.begins[row])
 
 
-def _beyond_what_is_left(purse: Purse) -> NDArray[np.bool_]:
+def _beyond_what_is_left(round_budget: RoundBudget) -> NDArray[np.bool_]:
     """Who could be asked, if only more of the budget were left."""
-    return replace(purse, left=ENDLESS).available & ~purse.available
+    return replace(round_budget, left=ENDLESS).available & ~round_budget.available

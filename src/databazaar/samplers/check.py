@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from databazaar.conformance import require, require_rebuilt
-from databazaar.roster import PriceChange, Purse, Roster
+from databazaar.roster import PriceChange, Roster, RoundBudget
 from databazaar.samplers.protocol import SAMPLERS, Draws, Sampler, State, Vector, Wants
 
 
@@ -51,48 +51,53 @@ def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None
         rest = None if caps is None else caps - used
         least, dearest = int((prices if rest is None else prices[rest > 0]).min()), int(prices.max())
         left = budget if round % 2 else int(rng.integers(least, dearest + least + 1))
-        purse = Purse(left, prices, rest, None if rest is None else max(least, dearest - round % 3))
-        draws = purse.fitting(_check_draw(sampler, state, purse, per_round, round))
+        round_budget = RoundBudget(left, prices, rest, None if rest is None else max(least, dearest - round % 3))
+        draws = round_budget.fitting(_check_draw(sampler, state, round_budget, per_round, round))
         np.add.at(used, draws, 1)
         gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=len(roster))[draws]
-        state = _check_update(sampler, state, draws, gains, purse)
+        state = _check_update(sampler, state, draws, gains, round_budget)
     if sampler.wants.failures:
-        _check_update(sampler, state, draws, np.full(len(draws), -np.inf), purse)
+        _check_update(sampler, state, draws, np.full(len(draws), -np.inf), round_budget)
     for bad in (np.nan, np.inf):
         try:
-            sampler.update(state, draws, np.full(len(draws), bad), purse)
+            sampler.update(state, draws, np.full(len(draws), bad), round_budget)
         except ValueError:
             continue
         raise AssertionError(f"update must refuse a gain of {bad} with a ValueError")
 
 
-def _check_draw(sampler: Sampler, state: State, purse: Purse, per_round: int, round: int) -> Draws:
-    p = sampler.probabilities(state, purse)
-    providers = len(purse.quotes)
+def _check_draw(sampler: Sampler, state: State, round_budget: RoundBudget, per_round: int, round: int) -> Draws:
+    p = sampler.probabilities(state, round_budget)
+    providers = len(round_budget.quotes)
     require(p.shape == (providers,), f"probabilities must be one per provider, got shape {p.shape}")
     require(bool(np.isfinite(p).all() and (p >= 0).all()), f"probabilities must be finite and ≥ 0, got {p}")
     require(abs(p.sum() - 1) < 1e-9, f"probabilities must sum to 1, got {p.sum()!r}")
-    require(not p[~purse.available].any(), "a provider that the purse does not let be asked has a probability")
-    draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    full = purse.everybody and not sampler.wants.short_rounds
+    require(
+        not p[~round_budget.available].any(),
+        "a provider that the round's budget does not let be asked has a probability",
+    )
+    draws = sampler.draw(state, np.random.default_rng(round), per_round, round_budget)
+    again = sampler.draw(state, np.random.default_rng(round), per_round, round_budget)
+    full = round_budget.everybody and not sampler.wants.short_rounds
     require(
         draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
         f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",
     )
-    require(np.array_equal(draws, again), "draw must depend on nothing but the state, the generator and the purse")
+    require(
+        np.array_equal(draws, again), "draw must depend on nothing but the state, the generator and the round's budget"
+    )
     require(bool((draws >= 0).all() and (draws < providers).all()), f"draws must be indices, got {draws}")
     require(bool((p[draws] > 0).all()), "a provider of probability zero was drawn")
     return draws
 
 
-def _check_update(sampler: Sampler, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
+def _check_update(sampler: Sampler, state: State, draws: Draws, gains: Vector, round_budget: RoundBudget) -> State:
     before = np.array(state)
-    moved = sampler.update(state, draws, gains, purse)
+    moved = sampler.update(state, draws, gains, round_budget)
     require(np.array_equal(state, before, equal_nan=True), "update must not change the state it is given")
-    twice = sampler.update(state, draws, gains, purse)
+    twice = sampler.update(state, draws, gains, round_budget)
     require(np.array_equal(moved, twice, equal_nan=True), "update must be a pure function")
     restored = np.frombuffer(moved.tobytes(), dtype=np.float64).copy()
-    p, again = sampler.probabilities(moved, purse), sampler.probabilities(restored, purse)
+    p, again = sampler.probabilities(moved, round_budget), sampler.probabilities(restored, round_budget)
     require(np.array_equal(p, again, equal_nan=True), "the state must survive being stored")
     return moved

@@ -11,7 +11,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.registry import MarketFacts
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
 from databazaar.settings import check_settings, setting
 
@@ -33,9 +33,9 @@ class OSMD:
     is drawn is affordable, in the draws and in the estimate.
 
     >>> sampler, roster = OSMD(eta=1.0, alpha=0.1), Roster.equal(4)
-    >>> state, purse = sampler.init(roster, budget=100, per_round=2), Purse(100, roster.prices)
-    >>> state = sampler.update(state, np.array([2, 2]), np.array([0.5, 0.5]), purse)
-    >>> sampler.probabilities(state, purse).round(3)
+    >>> state, round_budget = sampler.init(roster, budget=100, per_round=2), RoundBudget(100, roster.prices)
+    >>> state = sampler.update(state, np.array([2, 2]), np.array([0.5, 0.5]), round_budget)
+    >>> sampler.probabilities(state, round_budget).round(3)
     array([0.096, 0.096, 0.711, 0.096])
     """
 
@@ -100,21 +100,21 @@ class OSMD:
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         return np.full(len(roster), -math.log(len(roster)))
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
         p: Vector = np.exp(state)
-        return among_affordable(np.maximum(p, self.alpha / len(p), out=p), purse)
+        return among_affordable(np.maximum(p, self.alpha / len(p), out=p), round_budget)
 
-    def exploration(self, purse: Purse) -> Vector:
+    def exploration(self, round_budget: RoundBudget) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored."""
-        return np.asarray(self.alpha / len(purse.quotes) * purse.quotes)
+        return np.asarray(self.alpha / len(round_budget.quotes) * round_budget.quotes)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        return draw_independently(self.probabilities(state, purse), rng, size, purse)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        return draw_independently(self.probabilities(state, round_budget), rng, size, round_budget)
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""
         refuse_non_finite(gains)
-        p_drawn = self.probabilities(state, purse)[draws]
+        p_drawn = self.probabilities(state, round_budget)[draws]
         with np.errstate(over="ignore"):
             shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)
         moved = state.copy()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.registry import Registry
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 
 Vector = NDArray[np.float64]
 Draws = NDArray[np.int64]
@@ -70,19 +70,19 @@ class Sampler(Protocol):
         """The state before the first round. `budget` is money, in minor units; a round has `per_round` draws."""
         ...
 
-    def probabilities(self, state: State, purse: Purse) -> Vector:
+    def probabilities(self, state: State, round_budget: RoundBudget) -> Vector:
         """p: the chance that one draw picks each provider. Finite, non-negative, sums to 1; 0 for who is too dear."""
         ...
 
-    def draw(self, state: State, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+    def draw(self, state: State, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
         """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be, or if
         it wants `short_rounds`."""
         ...
 
-    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
+    def update(self, state: State, draws: Draws, gains: Vector, round_budget: RoundBudget) -> State:
         """The state after a round. `gains[k]` is that of draw k, U(w + γg) − U(w) if alone; 0 where the reply was void.
 
-        `purse` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
+        `round_budget` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
         """
         ...
 
@@ -94,7 +94,7 @@ class Explores(Protocol):
     @property
     def alpha(self) -> float: ...
 
-    def exploration(self, purse: Purse) -> Vector:
+    def exploration(self, round_budget: RoundBudget) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored."""
 
 
@@ -114,23 +114,23 @@ def refuse_without_wants(sampler: Sampler) -> None:
         )
 
 
-def among_affordable(p: Vector, purse: Purse) -> Vector:
+def among_affordable(p: Vector, round_budget: RoundBudget) -> Vector:
     """p given that the provider drawn is affordable. Where everybody is, that is p itself, to the last bit."""
-    if purse.everybody:
+    if round_budget.everybody:
         return p
-    masked: Vector = np.where(purse.available, p, 0.0)
+    masked: Vector = np.where(round_budget.available, p, 0.0)
     if not masked.any():
-        masked = purse.available.astype(np.float64)
+        masked = round_budget.available.astype(np.float64)
     masked /= masked.sum()
     return masked
 
 
-def draw_independently(p: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+def draw_independently(p: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
     """Every draw by itself, from `among_affordable` chances, by inverting the cumulated p: a library's `choice` may
     break ties otherwise."""
     ladder = p.cumsum()
     picks = ladder.searchsorted(rng.random(size) * ladder[-1], side="right")
-    last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
+    last = len(p) - 1 if round_budget.everybody else int(np.flatnonzero(p)[-1])
     draws: Draws = np.minimum(picks, last).astype(np.int64, copy=False)
     return draws
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, refuse_non_finite, refuse_too_many
 from databazaar.settings import check_settings, setting
 
@@ -18,7 +18,7 @@ class Uniform:
 
     >>> sampler, roster = Uniform(replacement=False), Roster.equal(3)
     >>> state = sampler.init(roster, budget=30, per_round=3)
-    >>> sorted(sampler.draw(state, np.random.default_rng(0), 3, Purse(30, roster.prices)).tolist())
+    >>> sorted(sampler.draw(state, np.random.default_rng(0), 3, RoundBudget(30, roster.prices)).tolist())
     [0, 1, 2]
     """
 
@@ -37,11 +37,11 @@ class Uniform:
             refuse_too_many(per_round, len(roster))
         return np.full(len(roster), 1.0 / len(roster))
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        return among_affordable(state, purse)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        return among_affordable(state, round_budget)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        allowed = np.flatnonzero(purse.available)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        allowed = np.flatnonzero(round_budget.available)
         n = len(allowed)
         if self.replacement:
             picks = np.minimum((rng.random(size) * n).astype(np.int64), n - 1)
@@ -50,6 +50,6 @@ class Uniform:
         draws: Draws = allowed[picks]
         return draws
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         refuse_non_finite(gains)
         return state

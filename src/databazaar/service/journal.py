@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, insert, or_, select
 from sqlalchemy.orm import Session
 
 from databazaar.canonical import canonical, chained
-from databazaar.client.journal import Entry, Hidden, Replay, fault_of, line_of
+from databazaar.client.journal import Hidden, JournalLine, JournalReplay, fault_of, line_of
 from databazaar.client.shapes import Movement
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
@@ -91,7 +91,9 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
             balances[account] += amount
         _refuse(transfer.key, moved, balances, accounts)
         seq, salt = seq + 1, secrets.token_hex(16)
-        content = Entry(seq, kind, transfer.key, job_id, moment.isoformat(timespec="microseconds"), moved, body, salt)
+        content = JournalLine(
+            seq, kind, transfer.key, job_id, moment.isoformat(timespec="microseconds"), moved, body, salt
+        )
         hash = chained(hash, content.content)
         entry = JournalEntry(
             seq=seq, kind=kind, key=transfer.key, job_id=job_id, body=body, at=moment, salt=salt, hash=hash
@@ -250,7 +252,7 @@ def exported(session: Session, whole: bool = True) -> Iterator[str]:
         yield line_of(entry if whole else Hidden(entry.seq, entry.content, entry.hash)) + "\n"
 
 
-def stored(session: Session) -> Generator[Entry]:
+def stored(session: Session) -> Generator[JournalLine]:
     """All entries of one moment; in a transaction that may write, writers wait. A posting without its entry comes as an
     entry without a kind, which no check lets pass."""
     if not only_reads(session.connection()):
@@ -270,9 +272,9 @@ def stored(session: Session) -> Generator[Entry]:
             while of == seq:
                 moved[account] = amount
                 of, account, amount = next(rest, _NO_MORE)
-            yield Entry(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
+            yield JournalLine(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
     if of != _NO_MORE[0]:
-        yield Entry(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")
+        yield JournalLine(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")
 
 
 @dataclass(frozen=True)
@@ -288,7 +290,7 @@ class JournalAudit:
 
 def audit(session: Session) -> JournalAudit:
     """Replays the whole journal: chain, sums, balances, and which kinds of entries touch which accounts."""
-    replay, fault = Replay(), None
+    replay, fault = JournalReplay(), None
     with closing(stored(session)) as entries:
         for entry in entries:
             if fault := replay.take(entry):
@@ -299,7 +301,7 @@ def audit(session: Session) -> JournalAudit:
     return JournalAudit(fault is None, count, replay.head, fault or said, replay.postings)
 
 
-def _loose_end(session: Session, replay: Replay) -> str | None:
+def _loose_end(session: Session, replay: JournalReplay) -> str | None:
     """What does not agree with the end that the entries have come to."""
     head = session.execute(select(JournalHead.seq, JournalHead.hash)).all()
     if [tuple(row) for row in head] != [(replay.seq, replay.head)]:

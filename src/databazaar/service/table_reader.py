@@ -83,7 +83,7 @@ def _work(there: Connection, limits: tuple[int, int], work: Work, path: Path, *m
     """What the process does."""
     import pyarrow as pa
 
-    from databazaar.data.room import limit_process
+    from databazaar.data.memory_limits import limit_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the hub decides
     pa.set_cpu_count(1)

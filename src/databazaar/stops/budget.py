@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from databazaar.codes import Code
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.stops.protocol import History
 
 SPENT = Code("budget-spent")
@@ -24,31 +24,35 @@ class Budget:
     not fit is shortened to what does. A price that falls in a later round is not waited for: rounds are counted as they
     are played.
 
-    >>> purse = Purse(100, np.array([2, 3, 9]), np.array([0, 0, 5]), most_per_access=5)
-    >>> str(Budget().reason(History(7, (), 0, purse, per_round=2)))
+    >>> round_budget = RoundBudget(100, np.array([2, 3, 9]), np.array([0, 0, 5]), most_per_access=5)
+    >>> str(Budget().reason(History(7, (), 0, round_budget, per_round=2)))
     'nobody can be asked any more (2 of 3 providers used up, 1 above the most per access)'
     """
 
     kind: ClassVar[str] = "budget"
 
     def reason(self, history: History) -> Code | None:
-        purse = history.purse
-        cheapest, dearest = int(purse.quotes.min()), int(purse.quotes.max())
-        whole = cheapest == dearest and purse.unlimited and not history.shortens
+        round_budget = history.round_budget
+        cheapest, dearest = int(round_budget.quotes.min()), int(round_budget.quotes.max())
+        whole = cheapest == dearest and round_budget.unlimited and not history.shortens
         needed = cheapest * history.per_round if whole else cheapest
-        if purse.left < needed:
+        if round_budget.left < needed:
             return SPENT
-        return None if purse.anybody else Code.of("nobody-can-be-asked", **_who_cannot(purse))
+        return None if round_budget.anybody else Code.of("nobody-can-be-asked", **_who_cannot(round_budget))
 
 
-def _who_cannot(purse: Purse) -> dict[str, int]:
+def _who_cannot(round_budget: RoundBudget) -> dict[str, int]:
     """How many there are, and how many of them cannot be asked for which reason, each counted once."""
-    rest = np.ones(len(purse.quotes), bool)
+    rest = np.ones(len(round_budget.quotes), bool)
     reasons = {
-        "used_up": ~rest if purse.accesses_left is None else purse.accesses_left <= 0,
-        "above_access": ~rest if purse.most_per_access is None else purse.quotes > purse.most_per_access,
-        "above_round": ~rest if purse.most_per_round is None else purse.quotes > purse.most_per_round,
-        "above_left": purse.quotes > purse.left,
+        "used_up": ~rest if round_budget.accesses_left is None else round_budget.accesses_left <= 0,
+        "above_access": ~rest
+        if round_budget.most_per_access is None
+        else round_budget.quotes > round_budget.most_per_access,
+        "above_round": ~rest
+        if round_budget.most_per_round is None
+        else round_budget.quotes > round_budget.most_per_round,
+        "above_left": round_budget.quotes > round_budget.left,
     }
     found = {"providers": len(rest)}
     for reason, holds in reasons.items():

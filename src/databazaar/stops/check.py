@@ -6,7 +6,7 @@ import numpy as np
 
 from databazaar.codes import Code
 from databazaar.conformance import require, require_rebuilt
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.stops.protocol import STOPS, History, Stop
 
 
@@ -22,8 +22,8 @@ def check_stop(stop: Stop, *, rounds: int = 60) -> None:
     for rate in (0.0, 0.01, 0.2):
         utilities: list[float] = []
         for played in range(rounds):
-            purse = Purse(6 * (rounds - played), prices)
-            history = History(played, tuple(utilities), int(rng.integers(0, played + 1)), purse, per_round=2)
+            round_budget = RoundBudget(6 * (rounds - played), prices)
+            history = History(played, tuple(utilities), int(rng.integers(0, played + 1)), round_budget, per_round=2)
             reason = stop.reason(history)
             require(reason is None or isinstance(reason, Code), f"a reason is a Code, and not {reason!r}")
             require(reason == stop.reason(history), "reason must be a pure function of the history")

@@ -25,11 +25,11 @@ class NoProgress:
     and a run that is asked after every round whether it still rises will sometimes be stopped by bad luck. A longer
     window is slower to stop and less often wrong.
 
-    >>> from databazaar.roster import Purse, Roster
-    >>> purse, flat = Purse(100, Roster.equal(3).prices), [0.70, 0.71, 0.69, 0.70, 0.72, 0.70, 0.69, 0.71]
+    >>> from databazaar.roster import RoundBudget, Roster
+    >>> round_budget, flat = RoundBudget(100, Roster.equal(3).prices), [0.70, 0.71, 0.69, 0.70, 0.72, 0.70, 0.69, 0.71]
     >>> rising = [u + 0.02 * t for t, u in enumerate(flat)]
-    >>> NoProgress(rounds=6).reason(History(7, rising, 0, purse, 2))
-    >>> str(NoProgress(rounds=6).reason(History(7, flat, 0, purse, 2)))
+    >>> NoProgress(rounds=6).reason(History(7, rising, 0, round_budget, 2))
+    >>> str(NoProgress(rounds=6).reason(History(7, flat, 0, round_budget, 2)))
     'over the last 6 rounds the utility changed by +0 ± 0.0138, which is not progress beyond chance'
     """
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from databazaar.codes import Code
 from databazaar.registry import Registry
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 
 STOPS = Registry("stop", "databazaar.stops")
 """Every stop by its kind."""
@@ -26,7 +26,7 @@ class History:
     rounds: int
     utilities: Sequence[float]
     silent: int
-    purse: Purse
+    round_budget: RoundBudget
     per_round: int
     shortens: bool = False
 

@@ -27,7 +27,7 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import Uniform
 from databazaar.valuation.context import Context
 from databazaar.valuation.exact import MOST_PLAYERS, shapley_exact
@@ -73,16 +73,16 @@ class RoundByRound(Method):
     def value(self, context: Context) -> ValuationResult:
         values, variances = np.zeros((2, len(context.providers)))
         w, scorers = context.start(), self.scorers(context.evaluator)
-        permutations, purse = 0, context.consumer.budget
+        permutations, round_budget = 0, context.consumer.budget
         t, stopped = 0, None
         while stopped is None:
             asked = _draw(context, self.seed, t)
             price = sum(context.providers[i].price for i in asked)
-            if price > purse or t == self.rounds:
+            if price > round_budget or t == self.rounds:
                 stopped = f"{t:,} rounds" if t == self.rounds else f"the budget paid for {t:,} rounds"
                 break
             if self.rounds is None:
-                purse -= price
+                round_budget -= price
             (replies,) = context.ask([Ask(w, asked, t, self.seed)])
             played = round_game(context, partial(scorers, w), replies, asked, context.step(t), self.aggregate)
             if played is not None:
@@ -93,7 +93,7 @@ class RoundByRound(Method):
                 w = context.moved(w, played.updates, t)
             del replies, played  # and with them the updates, before the next ones are there
             t += 1
-            context.progress(t / self.rounds if self.rounds is not None else 1 - purse / context.consumer.budget)
+            context.progress(t / self.rounds if self.rounds is not None else 1 - round_budget / context.consumer.budget)
             if self.limit is not None:
                 history = History((values,), np.sqrt(variances), context.tally.now(permutations))
                 reason = self.limit.reason(history)
@@ -154,6 +154,6 @@ def _draw(context: Context, seed: int, t: int) -> list[int]:
     """K providers without replacement, or all if there are fewer, by the stream that the arbiter's draws come from."""
     sampler, roster = Uniform(replacement=False), Roster.equal(len(context.providers))
     per_round = min(context.consumer.per_round, len(roster))
-    state, purse = sampler.init(roster, len(roster), per_round), Purse(len(roster), roster.prices)
-    draws: list[int] = sampler.draw(state, draws_stream(seed, t), per_round, purse).tolist()
+    state, round_budget = sampler.init(roster, len(roster), per_round), RoundBudget(len(roster), roster.prices)
+    draws: list[int] = sampler.draw(state, draws_stream(seed, t), per_round, round_budget).tolist()
     return draws

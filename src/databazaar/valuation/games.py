@@ -13,7 +13,7 @@ from databazaar.valuation.result import Tally, Vector
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""
 
-Worth = Callable[[Coalitions], Vector]
+PurchaseEvaluation = Callable[[Coalitions], Vector]
 
 
 class Game:
@@ -28,7 +28,9 @@ class Game:
     2
     """
 
-    def __init__(self, players: Sequence[str], worth: Worth, *, batch: int = 1024, tally: Tally | None = None) -> None:
+    def __init__(
+        self, players: Sequence[str], worth: PurchaseEvaluation, *, batch: int = 1024, tally: Tally | None = None
+    ) -> None:
         if not players:
             raise BazaarError("a game needs at least one player")
         self.players = tuple(players)

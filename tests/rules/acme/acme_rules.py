@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from databazaar.codes import Code
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.protocol import Wants, among_affordable
 from databazaar.stops import History
 
 
 @dataclass(frozen=True)
 class Bargain:
-    """Asks whoever gave most for the money so far, and everybody else now and then. It sees prices and the purse.
+    """Asks the provider that gave most for the money so far, and all others now and then. It sees prices and budget.
 
     The state is [sum of gains, times drawn] of each provider, end to end.
     """
@@ -29,22 +29,22 @@ class Bargain:
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.zeros(2 * len(roster))
 
-    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
+    def probabilities(self, state: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         gains, times = np.split(state, 2)
-        worth = gains / np.maximum(times, 1) / purse.quotes
-        best = worth == worth[purse.available].max()
+        worth = gains / np.maximum(times, 1) / round_budget.quotes
+        best = worth == worth[round_budget.available].max()
         p = self.curiosity / len(best) + (1 - self.curiosity) * best / best.sum()
-        return among_affordable(p, purse)
+        return among_affordable(p, round_budget)
 
-    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(rng.choice(len(purse.quotes), size, p=self.probabilities(state, purse)))
+    def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> np.ndarray:
+        return np.asarray(rng.choice(len(round_budget.quotes), size, p=self.probabilities(state, round_budget)))
 
-    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
+    def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, round_budget: RoundBudget) -> np.ndarray:
         if not np.isfinite(gains).all():
             raise ValueError("gains must be finite")
         moved = state.copy()
         np.add.at(moved, draws, np.clip(gains, -1, 1))
-        np.add.at(moved, draws + len(purse.quotes), 1.0)
+        np.add.at(moved, draws + len(round_budget.quotes), 1.0)
         return moved
 
 
@@ -78,12 +78,12 @@ class HalfForHarm:
 
 @dataclass(frozen=True)
 class Reserve:
-    """Stops while there is still so much in the purse."""
+    """Stops while there is still so much in the round's budget."""
 
     keep: int
     kind: ClassVar[str] = "acme-reserve"
 
     def reason(self, history: History) -> Code | None:
-        if history.purse.left >= self.keep:
+        if history.round_budget.left >= self.keep:
             return None
-        return Code.of("own-words", text=f"{self.keep} were to be kept, and {history.purse.left} are left")
+        return Code.of("own-words", text=f"{self.keep} were to be kept, and {history.round_budget.left} are left")

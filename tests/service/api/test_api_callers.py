@@ -13,15 +13,13 @@ import pytest
 from fastapi import Request, Response
 
 from databazaar.service.errors import DeniedError
+from databazaar.service.http.cookies import SESSION, cookie_name, delete_cookie, set_cookie
 from databazaar.service.http.security_callers import (
     SAFE,
     Credentials,
-    begin_session,
-    cookie_name,
     credentials_of,
     csrf_of,
     csrf_token,
-    end_session,
     require_csrf,
 )
 from databazaar.service.settings import Settings
@@ -102,8 +100,8 @@ def test_a_form_carries_the_token_of_its_session(headers: dict[str, str], body: 
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_cookie_of_a_session(secure: bool) -> None:
     settings, response = Settings(Path("nowhere"), secure=secure), Response()
-    begin_session(response, settings, "secret")
-    end_session(response, settings)
+    set_cookie(response, settings, SESSION, "secret")
+    delete_cookie(response, settings, SESSION)
     begun, ended = (cookie.split("; ") for cookie in response.headers.getlist("set-cookie"))
     name = "__Host-bazaar" if secure else "bazaar"
     assert cookie_name(settings) == name

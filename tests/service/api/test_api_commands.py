@@ -19,7 +19,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from databazaar.cli import serving
+from databazaar.cli import server as serving
 from databazaar.cli.app import app
 from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError

@@ -20,7 +20,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from databazaar.cli import connecting
+from databazaar.cli import hub_access as connecting
 from databazaar.cli.app import app
 from databazaar.client import Hub, HubError
 from databazaar.client.conversion import to_json

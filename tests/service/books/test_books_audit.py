@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from databazaar.canonical import GENESIS, canonical, chained
-from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal
+from databazaar.client.journal import Hidden, JournalLine, JournalReplay, checked, line_of, read_journal
 from databazaar.errors import LedgerError, UncheckableError
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
@@ -120,7 +120,7 @@ def test_exported_lines_are_checked_without_a_database(books: Database, tmp_path
         chain.write_text("".join(journal.exported(session, whole=False)))
         stream.writelines(journal.exported(session))
     assert stream.getvalue() == whole.read_text()
-    replay, hidden = Replay(), Replay()
+    replay, hidden = JournalReplay(), JournalReplay()
     assert [replay.take(entry) for entry in read_journal(whole)] == [None] * 6
     assert [hidden.take(entry) for entry in read_journal(chain)] == [None] * 6
     assert replay.head == hidden.head == head
@@ -147,7 +147,7 @@ def test_only_the_operator_exports_what_entries_say(books: Database) -> None:
         assert all(set(json.loads(line)) == {"seq", "content", "hash"} for line in journal.lines(session, bank))
 
 
-def rewritten(entries: list[Entry], seq: int, **changed: Any) -> Iterator[Entry]:
+def rewritten(entries: list[JournalLine], seq: int, **changed: Any) -> Iterator[JournalLine]:
     """The same journal with one entry changed, sealed anew from there on: only what it says can tell."""
     head = GENESIS
     for entry in entries:
@@ -183,28 +183,28 @@ def test_a_chain_that_holds_is_not_enough(
     fill(sqlite_database)
     with sqlite_database.read() as session:
         (tmp_path / "whole.jsonl").write_text("".join(journal.exported(session)))
-    entries = [entry for entry in read_journal(tmp_path / "whole.jsonl") if isinstance(entry, Entry)]
+    entries = [entry for entry in read_journal(tmp_path / "whole.jsonl") if isinstance(entry, JournalLine)]
     assert list(rewritten(entries, 99)) == entries
     with pytest.raises(LedgerError, match=re.escape(sentence)):
         list(checked(rewritten(entries, seq, **changed)))
 
 
 def test_a_job_that_was_never_funded_is_not_closed() -> None:
-    draft = Entry(0, "close", "close:j1", "j1", "", {"escrow:j1": -1, "fees": 1}, {}, "")
+    draft = JournalLine(0, "close", "close:j1", "j1", "", {"escrow:j1": -1, "fees": 1}, {}, "")
     (entry,) = rewritten([draft], 0)
-    assert Replay().take(entry) == "entry 0 (close:j1) should not be there: escrow:j1 would be at -1"
-    replay = Replay(balances={"escrow:j1": 1})
+    assert JournalReplay().take(entry) == "entry 0 (close:j1) should not be there: escrow:j1 would be at -1"
+    replay = JournalReplay(balances={"escrow:j1": 1})
     assert replay.take(entry) == "entry 0 (close:j1) should not be there: job j1 was never funded"
 
 
 TEXT = st.text(max_size=5)
-STRANGE = line_of(Entry(0, "deposit", "?", None, "", {}, {}, "")).replace("?", r"\ud800")
-INFINITE = line_of(Entry(0, "deposit", "", None, "", {}, {"x": "?"}, "")).replace('"?"', "Infinity")
+STRANGE = line_of(JournalLine(0, "deposit", "?", None, "", {}, {}, "")).replace("?", r"\ud800")
+INFINITE = line_of(JournalLine(0, "deposit", "", None, "", {}, {"x": "?"}, "")).replace('"?"', "Infinity")
 
 
 @given(
     st.builds(
-        Entry,
+        JournalLine,
         st.integers(),
         *[TEXT] * 2,
         st.none() | TEXT,
@@ -214,7 +214,7 @@ INFINITE = line_of(Entry(0, "deposit", "", None, "", {}, {"x": "?"}, "")).replac
         TEXT,
     )
 )
-def test_the_content_is_canonical_json(entry: Entry) -> None:
+def test_the_content_is_canonical_json(entry: JournalLine) -> None:
     assert entry.content == hashlib.sha256(canonical(list(entry[:-1])).encode()).hexdigest()
 
 

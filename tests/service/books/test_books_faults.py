@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from databazaar.canonical import GENESIS, canonical, chained
-from databazaar.client.journal import Entry, Hidden, Replay, checked, fault_of, line_of, read_journal
+from databazaar.client.journal import Hidden, JournalLine, JournalReplay, checked, fault_of, line_of, read_journal
 from databazaar.errors import LedgerError, UncheckableError
 
 FINE: list[tuple[str, str | None, dict[str, int]]] = [
@@ -64,10 +64,10 @@ def test_what_may_not(kind: str, key: str, job: str | None, moved: dict[str, int
     assert fault_of(kind, key, job, moved) == fault
 
 
-def chain(*drafts: tuple[str, str | None, dict[str, int]]) -> list[Entry]:
-    head, entries = GENESIS, list[Entry]()
+def chain(*drafts: tuple[str, str | None, dict[str, int]]) -> list[JournalLine]:
+    head, entries = GENESIS, list[JournalLine]()
     for seq, (key, job, moved) in enumerate(drafts):
-        draft = Entry(seq, key.partition(":")[0], key, job, "2026-01-01", moved, {}, "salt")
+        draft = JournalLine(seq, key.partition(":")[0], key, job, "2026-01-01", moved, {}, "salt")
         head = chained(head, draft.content)
         entries.append(draft._replace(hash=head))
     return entries
@@ -83,12 +83,12 @@ STORY = chain(
 
 
 def test_a_replay_adds_up_what_it_takes() -> None:
-    replay = Replay()
+    replay = JournalReplay()
     assert (replay.seq, replay.head, replay.postings, replay.balances) == (-1, GENESIS, 0, {})
     assert [replay.take(entry) for entry in STORY] == [None] * 5
     assert (replay.seq, replay.head, replay.postings) == (4, STORY[-1].hash, 12)
     assert replay.balances == {"outside": -2, "cash:a": 0, "escrow:j": 0, "earned:b": 0, "fees": 2}
-    hidden = Replay()
+    hidden = JournalReplay()
     assert [hidden.take(Hidden(one.seq, one.content, one.hash)) for one in STORY] == [None] * 5
     assert (hidden.seq, hidden.head, hidden.postings, hidden.balances) == (4, STORY[-1].hash, 0, {})
     assert list(checked(STORY)) == STORY
@@ -117,25 +117,25 @@ def test_what_may_not_follow() -> None:
     assert fault_at_the_end(IN, ("payout:1", None, {"earned:a": -1, "outside": 1})) == "earned:a would be at -1"
     wrong = ("fund:j", "j", {"cash:a": -9, "escrow:j": 8})
     assert fault_at_the_end(IN, wrong) == "its postings sum to -1, and not to zero"
-    never = Replay(balances={"escrow:j": 5})
+    never = JournalReplay(balances={"escrow:j": 5})
     (close,) = chain(("close:j", "j", {"escrow:j": -5, "fees": 5}))
     assert never.take(close) == "entry 0 (close:j) should not be there: job j was never funded"
 
 
 def test_entries_follow_each_other() -> None:
     for at in range(1, len(STORY)):
-        replay = Replay()
+        replay = JournalReplay()
         taken = [replay.take(entry) for entry in (*STORY[: at - 1], STORY[at])]
         assert taken[-1] == f"{STORY[at]} comes where entry {at - 1} is due: entries were removed or moved"
         assert (replay.seq, replay.head) == (at - 2, STORY[at - 2].hash if at > 1 else GENESIS)
     for changed in ({"salt": "x"}, {"at": "x"}, {"body": {"x": 1}}, {"hash": "x"}, {"key": "deposit:2"}, {"job": "j"}):
         forged = STORY[0]._replace(**changed)
-        fault = Replay().take(forged)
+        fault = JournalReplay().take(forged)
         assert fault == f"{forged} does not follow from the entries before it: it was changed"
 
 
 def test_a_line_holds_an_entry_and_the_content_is_what_the_format_says(tmp_path: Path) -> None:
-    whole = Entry(3, "fund", "fund:é", "j", "now", {"b": -1, "a": 1}, {"z": 1.5, "a": None}, "salt", "hash")
+    whole = JournalLine(3, "fund", "fund:é", "j", "now", {"b": -1, "a": 1}, {"z": 1.5, "a": None}, "salt", "hash")
     text = '[3,"fund","fund:é","j","now",{"a":1,"b":-1},{"a":null,"z":1.5},"salt"]'
     assert whole.content == hashlib.sha256(text.encode()).hexdigest()
     plain = whole._replace(job=None, body={})
@@ -143,7 +143,7 @@ def test_a_line_holds_an_entry_and_the_content_is_what_the_format_says(tmp_path:
     assert plain.content == hashlib.sha256(text.encode()).hexdigest()
     assert chained("ab", "cd") == hashlib.sha256(b"ab\ncd").hexdigest()
     assert (str(whole), str(Hidden(3, "", "")), plain._replace(hash="").hash) == ("entry 3 (fund:é)", "entry 3", "")
-    lines: list[Entry | Hidden] = [whole, plain, Hidden(4, "content", "hash")]
+    lines: list[JournalLine | Hidden] = [whole, plain, Hidden(4, "content", "hash")]
     path = tmp_path / "journal.jsonl"
     path.write_text("".join(line_of(one) + "\n" for one in lines), encoding="utf-8")
     assert list(read_journal(path)) == lines

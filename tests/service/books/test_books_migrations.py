@@ -12,7 +12,7 @@ from databazaar.errors import BazaarError
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Table
-from databazaar.service.database.upgrading import current, is_current, newest, require_current, upgrade
+from databazaar.service.database.upgrade import current, is_current, newest, require_current, upgrade
 from small_books import deposit, emptied, join
 
 
@@ -58,7 +58,7 @@ def test_a_newer_database_is_left_alone(sqlite_database: Database) -> None:
 def test_an_older_database_is_refused_with_the_remedy(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.service.database.upgrading.newest", lambda: "0002")
+    monkeypatch.setattr("databazaar.service.database.upgrade.newest", lambda: "0002")
     with pytest.raises(BazaarError, match=r"at version 0001 and this databazaar needs 0002.*`bazaar serve upgrade`"):
         require_current(sqlite_database)
 

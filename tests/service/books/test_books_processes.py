@@ -13,7 +13,7 @@ from sqlalchemy import select
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from databazaar.service.database.upgrading import require_current
+from databazaar.service.database.upgrade import require_current
 from small_books import bring_up, close_and_die, deposit, emptied, forked, fund, join, new_job, write_many
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from databazaar.canonical import GENESIS, chained
-from databazaar.client.journal import Entry, Hidden, read_journal
+from databazaar.client.journal import Hidden, JournalLine, read_journal
 from databazaar.client.receipts import FIELDS, keys_of, rewritten, verify
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
@@ -133,11 +133,11 @@ def test_what_is_no_receipt(made: Made, tmp_path: Path) -> None:
             verify(bad, public)
 
 
-def entries_of(path: Path) -> list[Entry]:
-    return [entry for entry in read_journal(path) if isinstance(entry, Entry)]
+def entries_of(path: Path) -> list[JournalLine]:
+    return [entry for entry in read_journal(path) if isinstance(entry, JournalLine)]
 
 
-def sealed_anew(entries: list[Entry]) -> list[Entry]:
+def sealed_anew(entries: list[JournalLine]) -> list[JournalLine]:
     head, anew = GENESIS, []
     for entry in entries:
         head = chained(head, entry.content)

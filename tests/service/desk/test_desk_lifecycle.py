@@ -19,7 +19,7 @@ from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Contract, Job, JobEvent, Organisation
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.jobs.funding import escrow_of
+from databazaar.service.jobs.funds import escrow_of
 from databazaar.service.lifecycle import contracts_of, enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import NEXT_OF_JOB, OVER, ContractState, JobState

@@ -217,9 +217,9 @@ def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -
             credentials.own_person(session, hub, "0" * 32)
         program = replace(hub, person_id=None)
         assert credentials.own_person(session, program, rival.person_id or "").id == rival.person_id
-        for caller, whose in ((program, hub), (replace(buyer, person_id=None), buyer)):
+        for asking, whose in ((program, hub), (replace(buyer, person_id=None), buyer)):
             with pytest.raises(DeniedError, match="only a person who has signed in"):
-                credentials.own_person(session, caller, whose.person_id or "")
+                credentials.own_person(session, asking, whose.person_id or "")
         with pytest.raises(DeniedError, match="'operate'"):
             credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from databazaar.cli.app import app
 from databazaar.codes import Code
 from databazaar.federation.pins import Pins
-from databazaar.federation.records import Record
+from databazaar.federation.records import AccessRecord
 from databazaar.runs.folder import RunFolder
 from databazaar.service import contracts, journal
 from databazaar.service.database.connection import Database
@@ -121,7 +121,8 @@ def _assert_told(town: Town) -> None:
     account = json.loads((town.sites.root / "accounts" / "own.json").read_text())
     assert set(account["consumers"]) == {"buyer", "rival"}
     asked = {
-        (one.consumer, one.contract) for one in Record(town.sites.root / "north-site" / "answers.jsonl").questions()
+        (one.consumer, one.contract)
+        for one in AccessRecord(town.sites.root / "north-site" / "answers.jsonl").questions()
     }
     assert {(name, market.jobs[name]) for name in CONSUMERS} <= asked
     pinned = Pins(town.sites.root / "north-site").accepted()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
 from databazaar.market.loop import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
@@ -45,7 +45,7 @@ def steps() -> Steps:
     ledger.on_written = lambda entries: written.append(list(entries))
     play(arbiter.begin(ledger), arbiter.engine)
     reasons = {entry.reason for step in written for entry in step if entry.kind == "void"}
-    assert Code("set-aside") in reasons and len(reasons) == 2 and len(written) > 6
+    assert Code("quarantined") in reasons and len(reasons) == 2 and len(written) > 6
     return written
 
 
@@ -53,7 +53,7 @@ def pass_on(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """The questions and answers that come before this step."""
     settled = [entry for entry in step if entry.kind in ("post", "void") and entry.round == run.due.round]
     answers = {entry.provider or "": b"an update" for entry in settled if entry.kind == "post"}
-    failures = {entry.provider or "": why for entry in settled if (why := entry.reason) not in (None, SET_ASIDE)}
+    failures = {entry.provider or "": why for entry in settled if (why := entry.reason) not in (None, QUARANTINED)}
     if settled:
         run.refuse_ask([*answers, *failures], QUESTION)
         run.pass_on(QUESTION, answers, failures)
@@ -203,12 +203,12 @@ def test_only_those_who_answered_here_are_paid_and_failures_are_told_as_they_wer
     at = next(k for k, step in enumerate(steps) if any(e.kind == "void" for e in step))
     played(run, steps[2:at])
     pass_on(run, steps[at])
-    for reason in (Code.of("refused", why="task-not-allowed"), Code("set-aside")):
+    for reason in (Code.of("refused", why="task-not-allowed"), Code("quarantined")):
         with pytest.raises(InvalidError, match="say so"):
             run.take(resealed(run, first("void", body(reason=reason.body()))(steps[at])))
     run.replies = replace(run.replies, failures={})
     with pytest.raises(InvalidError, match="ask it, then say"):
-        run.take(resealed(run, first("void", body(reason={"code": "set-aside"}))(steps[at])))
+        run.take(resealed(run, first("void", body(reason={"code": "quarantined"}))(steps[at])))
 
 
 def test_a_round_asks_one_question_of_those_whom_it_has_drawn(new_run: NotarisedRun, steps: Steps) -> None:

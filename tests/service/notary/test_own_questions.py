@@ -13,7 +13,7 @@ import torch
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
 from databazaar.client.connection import HubError
-from databazaar.client.own_arbiter import HubTransport, Notary
+from databazaar.client.own_arbiter import HubTransport, NotaryClient
 from databazaar.ledger import Entry
 from databazaar.market.arbiter import Arbiter
 from databazaar.service import credentials
@@ -158,7 +158,7 @@ def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, A
             for slug, right in {"rival": "jobs", "north": "offers", "hub": "operate"}.items()
         }
     for secret in secrets.values():
-        with Notary(own.address, secret, job, attempts=1) as notary:
+        with NotaryClient(own.address, secret, job, attempts=1) as notary:
             for call in (notary.market, notary.standing, notary.connected, lambda n=notary: n.report(begun[2])):
                 with pytest.raises(HubError) as refused:
                     call()
@@ -167,7 +167,7 @@ def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, A
         notary.market()
 
 
-class _Odd(Notary):
+class _Odd(NotaryClient):
     """A hub that answers something else."""
 
     def _answer(self, method: str, path: str, **given: Any) -> Any:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from databazaar.cli.screen import LONGEST, console
 from databazaar.display import listed, shown
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar_experiments.attacks.rehearsal import Outcome, Rehearsal
 
 Played = TypeVar("Played")

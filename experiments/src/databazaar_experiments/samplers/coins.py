@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from databazaar.errors import BazaarError
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.osmd import project_clipped_simplex
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
 from databazaar_experiments.samplers.log_mean import log_mean
@@ -71,12 +71,12 @@ class Coins:
     Departures from the paper: prices, the baseline, the units and the rate. Theorem 1 does not speak of them.
 
     >>> sampler, roster = Coins(), Roster.of([("a", "a", 1), ("b", "b", 1), ("dear", "dear", 5)])
-    >>> state, purse = sampler.init(roster, budget=500, per_round=3), Purse(500, roster.prices)
+    >>> state, round_budget = sampler.init(roster, budget=500, per_round=3), RoundBudget(500, roster.prices)
     >>> rng, gains = np.random.default_rng(0), np.array([3e-6, 1e-6, 4e-6])
     >>> for _ in range(10):
-    ...     draws = sampler.draw(state, rng, 3, purse)
-    ...     state = sampler.update(state, draws, gains[draws], purse)
-    >>> sampler.probabilities(state, purse).round(2)
+    ...     draws = sampler.draw(state, rng, 3, round_budget)
+    ...     state = sampler.update(state, draws, gains[draws], round_budget)
+    >>> sampler.probabilities(state, round_budget).round(2)
     array([0.96, 0.03, 0.01])
     """
 
@@ -109,12 +109,12 @@ class Coins:
         """Whether the shares are all that it knows, as in the paper."""
         return self.eta is not None and not self.baseline
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        return among_affordable(self._chances(state, purse), purse)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        return among_affordable(self._chances(state, round_budget), round_budget)
 
-    def _chances(self, state: Vector, purse: Purse) -> Vector:
+    def _chances(self, state: Vector, round_budget: RoundBudget) -> Vector:
         """p ∝ q / c over all providers, with the floors at the prices of now. With one price p is q itself."""
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         p: Vector = np.exp(state[: len(prices)])
         floor = self.alpha / len(p)
         if _one_price(prices):
@@ -135,24 +135,24 @@ class Coins:
         all_at_the_floor = self.alpha / len(prices) * prices.sum()  # what a draw costs then, up to rounding the least
         return np.asarray(prices / max(mean_price, all_at_the_floor))
 
-    def exploration(self, purse: Purse) -> Vector:
+    def exploration(self, round_budget: RoundBudget) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored, at even shares of money."""
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         most = np.minimum(prices, len(prices) / (1 / prices).sum()) if self.floor == "money" else prices
         return np.asarray(self.alpha / len(prices) * most)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        return draw_independently(self.probabilities(state, purse), rng, size, purse)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        return draw_independently(self.probabilities(state, round_budget), rng, size, round_budget)
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         refuse_non_finite(gains)
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         log_q, past = state[: len(prices)].copy(), _Past(*state[len(prices) :].tolist())
         alone = len(draws) == 1 and past.rounds > 0  # compared with the past: to gain nothing says something
         if not (self._plain or alone or gains.any()):
             return state.copy()  # nobody moved the utility, so nobody did better than the others
-        chances = self._chances(state, purse)
-        p = among_affordable(chances, purse)
+        chances = self._chances(state, round_budget)
+        p = among_affordable(chances, round_budget)
         cost, weights = _mean_price(p, prices), len(draws) * p[draws]
         with np.errstate(over="ignore"):
             if self._plain:
@@ -166,7 +166,7 @@ class Coins:
                 estimate = np.zeros(len(p))
                 np.add.at(estimate, draws, advantages / weights)
                 before, past = past.spread, past.with_spread(p * prices / cost, estimate)
-                rounds = max(1.0, purse.left / min(len(draws) * cost, purse.money))
+                rounds = max(1.0, round_budget.left / min(len(draws) * cost, round_budget.money))
                 rate = self._rate(len(p), rounds, before or past.spread)
                 log_q += np.clip(rate * estimate, -LONGEST, LONGEST)
         floors = self._floors(prices, _mean_price(chances, prices))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from databazaar.errors import BazaarError
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, refuse_non_finite
 from databazaar_experiments.samplers.log_mean import log_mean
 
@@ -52,10 +52,10 @@ class Memory:
     the running mean of what a coin brought.
 
     >>> sampler, roster = Memory(), Roster.equal(3)
-    >>> state, purse = sampler.init(roster, budget=100, per_round=3), Purse(100, roster.prices)
+    >>> state, round_budget = sampler.init(roster, budget=100, per_round=3), RoundBudget(100, roster.prices)
     >>> for _ in range(5):
-    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), purse)
-    >>> sampler.probabilities(state, purse).round(2)
+    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), round_budget)
+    >>> sampler.probabilities(state, round_budget).round(2)
     array([0.79, 0.17, 0.04])
     """
 
@@ -74,12 +74,12 @@ class Memory:
         mean of what a coin brought."""
         return np.zeros(3 * len(roster) + 2)
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        return among_affordable(self._chances(state, purse), purse)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        return among_affordable(self._chances(state, round_budget), round_budget)
 
-    def _chances(self, state: Vector, purse: Purse) -> Vector:
+    def _chances(self, state: Vector, round_budget: RoundBudget) -> Vector:
         """p ∝ q / c, with the floors under q."""
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         n = len(prices)
         q: Vector = np.exp(state[:n] - state[:n].max())
         q /= q.sum()
@@ -89,13 +89,13 @@ class Memory:
         p /= p.sum()
         return p
 
-    def exploration(self, purse: Purse) -> Vector:
+    def exploration(self, round_budget: RoundBudget) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored, at even shares of money."""
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         return np.asarray(self.alpha / len(prices) * np.minimum(prices, len(prices) / (1 / prices).sum()))
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        p = self.probabilities(state, purse)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        p = self.probabilities(state, round_budget)
         ladder = np.cumsum(p)
         rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
         picks = np.minimum(np.searchsorted(ladder, rungs, side="right"), np.flatnonzero(p)[-1])
@@ -104,13 +104,13 @@ class Memory:
         )  # whom a small rest leaves out is not for places to decide
         return draws
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         refuse_non_finite(gains)
-        prices = purse.quotes.astype(np.float64)
+        prices = round_budget.quotes.astype(np.float64)
         n, size = len(prices), len(draws)
         log_q, memory, seen = state[:n].copy(), state[n : 2 * n].copy(), state[2 * n : 3 * n].copy()
         square, mean = state[3 * n :].tolist()
-        p = self.probabilities(state, purse)
+        p = self.probabilities(state, round_budget)
         cost, c = float(p @ prices), prices[draws]
         largest = float(np.abs(gains).max(initial=0.0))
         if largest == 0.0:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from databazaar.defence import Defence
-from databazaar.defence.arms import share_of
 from databazaar.defence.judge import FEWEST, FIRST_LOOK
+from databazaar.defence.owner_groups import share_of
 from databazaar.defence.words import COMPARING, names_on
 from databazaar.market.inspection.thresholds import CHANGES, FEW_DIMENSIONS, FEWEST_ROWS, ROOM
 
@@ -22,7 +22,7 @@ NO_DEFENCE = 'none, so copies, leaks and noise are paid like data: [defence] wit
 
 
 @dataclass(frozen=True)
-class Place:
+class MarketShape:
     """The market that a defence is for. `rows` score updates, 0 where the utility is a function of the consumer's own;
     they, the `parameters` of the model and the `accesses` of the run are None where nobody has looked."""
 
@@ -55,13 +55,13 @@ def meaning(defence: Defence) -> str:
     return f"{in_words(defence)}: {HELD}{PAID_IN_DOUBT if defence.doubt else RETURNED_IN_DOUBT}"
 
 
-def blind_spots(defence: Defence, place: Place) -> tuple[str, ...]:
+def blind_spots(defence: Defence, place: MarketShape) -> tuple[str, ...]:
     """The rules that cannot work in this market, why not, and what would help."""
     every = (_two_parts, _public_changes, _others, _full_rounds, _answers, _cap)
     return tuple(sentence for rule in every for sentence in rule(defence, place))
 
 
-def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
+def _two_parts(defence: Defence, place: MarketShape) -> Iterator[str]:
     if place.rows is None or place.rows >= 2 * FEWEST_ROWS or not (rules := names_on(defence, "screen", "leak")):
         return
     if place.rows:
@@ -73,7 +73,7 @@ def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
         yield f"{rules} cannot work: your utility is a function, and they need the loss of each row of a hold-out"
 
 
-def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
+def _public_changes(defence: Defence, place: MarketShape) -> Iterator[str]:
     if place.parameters is None or place.parameters >= ROOM * CHANGES:
         return
     size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
@@ -85,7 +85,7 @@ def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
         yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
 
 
-def _others(defence: Defence, place: Place) -> Iterator[str]:
+def _others(defence: Defence, place: MarketShape) -> Iterator[str]:
     asked = _asked(defence, place)
     if asked >= FEWEST or not (rules := names_on(defence, *COMPARING)):
         return
@@ -96,7 +96,7 @@ def _others(defence: Defence, place: Place) -> Iterator[str]:
     )
 
 
-def _full_rounds(defence: Defence, place: Place) -> Iterator[str]:
+def _full_rounds(defence: Defence, place: MarketShape) -> Iterator[str]:
     """Most samplers ask fewer than per_round in many rounds. That matters most where doubt is not paid."""
     if defence.doubt or not defence.holds_back or _asked(defence, place) != FEWEST:
         return
@@ -107,7 +107,7 @@ def _full_rounds(defence: Defence, place: Place) -> Iterator[str]:
     )
 
 
-def _answers(defence: Defence, place: Place) -> Iterator[str]:
+def _answers(defence: Defence, place: MarketShape) -> Iterator[str]:
     if place.accesses is None or _asked(defence, place) < FEWEST or not (rules := names_on(defence, "data", "alike")):
         return
     each = place.accesses // len(place.owners)
@@ -118,17 +118,17 @@ def _answers(defence: Defence, place: Place) -> Iterator[str]:
         )
 
 
-def _cap(defence: Defence, place: Place) -> Iterator[str]:
+def _cap(defence: Defence, place: MarketShape) -> Iterator[str]:
     arms = _arms(defence, place)
     if defence.cap is not None and defence.cap < 1 and share_of(defence.cap, arms) == 1:
         yield f"cap cannot work: with {arms} to choose from there would be no choice left: find more providers"
 
 
-def _arms(defence: Defence, place: Place) -> int:
+def _arms(defence: Defence, place: MarketShape) -> int:
     return len(set(place.owners)) if defence.owners else len(place.owners)
 
 
-def _asked(defence: Defence, place: Place) -> int:
+def _asked(defence: Defence, place: MarketShape) -> int:
     """How many answer in a round at the most: one of each arm."""
     return min(place.per_round, _arms(defence, place))
 

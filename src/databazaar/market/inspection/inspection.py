@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.defence import Defence, Findings
-from databazaar.defence.court import Court
+from databazaar.defence.detector import DetectorState
 from databazaar.defence.findings import LISTS, NOT_NEW
 from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
@@ -51,7 +51,7 @@ is judged by that."""
 
 
 @dataclass(frozen=True)
-class Watched:
+class InspectedReplies:
     """A round's replies as the market goes on with them: clipped, and without those that are void. `left_out` are
     valid, but not in the average; `kept` is the watch's state."""
 
@@ -62,7 +62,7 @@ class Watched:
 
 
 @dataclass(frozen=True, eq=False)
-class Watch:
+class Inspection:
     """The measuring part of a defence, for one market."""
 
     defence: Defence
@@ -70,13 +70,13 @@ class Watch:
     parts: Parts | None
 
     @classmethod
-    def of(cls, defence: Defence, params: Tensor, evaluator: Evaluator, seed: int) -> Watch:
+    def of(cls, defence: Defence, params: Tensor, evaluator: Evaluator, seed: int) -> Inspection:
         return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if defence.parts_holdout else None)
 
     def __call__(
-        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, court: Court
-    ) -> Watched:
-        """What there is to know of the replies to `params`. `court` says how everybody stands."""
+        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, detector: DetectorState
+    ) -> InspectedReplies:
+        """What there is to know of the replies to `params`. `detector` says how everybody stands."""
         there = [place for place, i in enumerate(asked) if i not in replies.failures]
         figures, state = _Figures(len(asked)), dict(kept)
         replies = self._lengths(state, replies, there, figures)
@@ -93,13 +93,13 @@ class Watch:
             new = ~known & (memory.tallies[at, SAME] == 0) & ~self._nothing(state, lengths)
             failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
             replies = replace(replies, failures={**replies.failures, **failures})
-            answers = _Answers(list(compress(there, new)), list(compress(at, new)), court.owner[memory.who])
-            memory = self._remember(memory, answers, private[new], court.arm, figures)
+            answers = _Answers(list(compress(there, new)), list(compress(at, new)), detector.owner[memory.who])
+            memory = self._remember(memory, answers, private[new], detector.arm, figures)
             memory = self._score(memory, answers, params, replies.updates, step, figures)
             state.update(memory.arrays())
         limit, harms = self.defence.screen, zip(asked, figures.lists["harm"], strict=True)
         left_out = frozenset(i for i, harm in harms if limit is not None and harm is not None and harm > limit)
-        return Watched(replies, figures.findings(), left_out, state)
+        return InspectedReplies(replies, figures.findings(), left_out, state)
 
     def _lengths(
         self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: _Figures

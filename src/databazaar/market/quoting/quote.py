@@ -11,7 +11,7 @@ import numpy as np
 
 from databazaar.display import Displayed, listed
 from databazaar.ledger.rulebook import RuleBook
-from databazaar.market.inspection.coverage import Place, blind_spots, meaning
+from databazaar.market.inspection.coverage import MarketShape, blind_spots, meaning
 from databazaar.market.quoting.simulation import Outlook, Range, Run, outlooks, simulated
 from databazaar.money import Currency
 from databazaar.samplers.protocol import Explores
@@ -160,7 +160,7 @@ def quote(rules: RuleBook) -> Quote:
         providers=outlooks(rules, chance, extreme),
         defence="" if rules.defence.off else meaning(rules.defence),
     )
-    place = Place(terms.roster.owners, terms.per_round, accesses=accesses.median)
+    place = MarketShape(terms.roster.owners, terms.per_round, accesses=accesses.median)
     return replace(given, warnings=(*advice(given), *blind_spots(rules.defence, place)))
 
 
@@ -168,12 +168,12 @@ def _exploration(rules: RuleBook, accesses: int) -> float | None:
     """What the sampler says of itself for one draw before anything is known, times the accesses."""
     if not isinstance(rules.sampler, Explores):
         return None
-    spent = float(np.sum(rules.sampler.exploration(rules.purse(rules.new_book()))))
+    spent = float(np.sum(rules.sampler.exploration(rules.round_budget(rules.new_book()))))
     return min(spent * accesses, float(rules.terms.budget))
 
 
 def _first_look(rules: RuleBook, chance: Sequence[Run], extreme: Sequence[Run]) -> FirstLook:
-    wanted = rules.purse(rules.new_book()).available
+    wanted = rules.round_budget(rules.new_book()).available
     asked = Range.of(*([int((run.accesses[wanted] > 0).sum()) for run in runs] for runs in (chance, extreme)))
     rounds = sorted(run.all_asked for run in chance if run.all_asked is not None)
     return FirstLook(int(wanted.sum()), asked, rounds[len(rounds) // 2] if 2 * len(rounds) > len(chance) else None)

@@ -69,7 +69,7 @@ def _played(rules: RuleBook, quality: Vector, most: int) -> Run:
     accounts, state, rng = Accounts(rules), rules.start(), np.random.default_rng([rules.terms.seed, RUNS])
     book, n = accounts.book, len(rules.terms.roster)
     run = halfway = Run(0, book.left, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), None)
-    wanted = rules.purse(book).available
+    wanted = rules.round_budget(book).available
     while run.rounds < most and rules.stopped(book) is None:
         drawn = rules.draw(state, book)
         accounts.reserve(run.rounds, drawn)

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.http.broadcaster import Broadcaster
-from databazaar.service.http.menu import Entry
+from databazaar.service.http.menu import MenuItem
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.notary.commands import Notaries
@@ -34,7 +34,7 @@ class Web:
     counts: Counts
     broadcaster: Broadcaster
     notaries: Notaries
-    menu: list[Entry] = field(default_factory=list)
+    menu: list[MenuItem] = field(default_factory=list)
     supervisor: Supervisor | None = None
 
     def wake(self) -> None:

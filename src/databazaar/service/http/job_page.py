@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.worth import Worth
+from databazaar.runs.purchase import PurchaseEvaluation
 from databazaar.service import cash, contracts, jobs, journal
 from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.job_form import shown_spec
@@ -139,7 +139,7 @@ def wait_in_words(seconds: float | None) -> str:
     return f"about {count(round(seconds / 3600), 'hour')}"
 
 
-def _worth(page: PageContext, job: Job) -> Worth | None:
+def _worth(page: PageContext, job: Job) -> PurchaseEvaluation | None:
     """What the purchase was worth. It is not judged where a job was stopped, nor here where an arbiter is elsewhere."""
     folder = page.settings.run_folder(job.id)
     return RunFolder(folder).worth() if job.run_head is not None and (folder / "run.json").is_file() else None

@@ -17,7 +17,7 @@ MEMBERS = "only consumers and providers keep files here"
 
 
 @dataclass(frozen=True)
-class Entry:
+class MenuItem:
     """A page that its declaration puts into the menu: in which group, and at which place of it."""
 
     group: str
@@ -36,7 +36,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Group:
+class MenuGroup:
     title: str
     entries: tuple[Link, ...]
 
@@ -54,12 +54,12 @@ def has_role(caller: Caller, role: str) -> bool:
     return {**roles, "member": caller.consumes or caller.provides}.get(role, True)
 
 
-def menu_for(session: Session, caller: Caller, path: str, entries: list[Entry]) -> tuple[Group, ...]:
+def menu_for(session: Session, caller: Caller, path: str, entries: list[MenuItem]) -> tuple[MenuGroup, ...]:
     shown = sorted((one for one in entries if has_role(caller, one.role)), key=lambda one: one.rank)
     inside = (one.path for one in shown if one.path == path or path.startswith(f"{one.path}/"))
     here, waits = max(inside, key=len, default=""), _waiting(session, caller)
     groups = (
-        Group(
+        MenuGroup(
             name, tuple(Link(e.path, e.title, e.path == here, waits.get(e.path, 0)) for e in shown if e.group == name)
         )
         for name in GROUPS

@@ -24,7 +24,7 @@ from databazaar.service.database.tables import Organisation, Person
 from databazaar.service.http.context import Call, InWeb, web_of
 from databazaar.service.http.cookies import NOTICE, cookie_name, delete_cookie, set_cookie
 from databazaar.service.http.forms import sentence_of
-from databazaar.service.http.menu import Group, menu_for
+from databazaar.service.http.menu import MenuGroup, menu_for
 from databazaar.service.http.security_callers import CSRF_FIELD, CallerOf, csrf_of
 from databazaar.service.http.static_files import static
 from databazaar.service.settings import Settings
@@ -57,7 +57,7 @@ class PageContext(Call):
     currency: Currency
     fee_basis_points: int
     visitor: Visitor | None = None
-    menu: tuple[Group, ...] = ()
+    menu: tuple[MenuGroup, ...] = ()
 
     @property
     def by_htmx(self) -> bool:

@@ -22,7 +22,7 @@ from starlette.datastructures import FormData
 from databazaar.service.errors import InvalidError
 from databazaar.service.http.calls import ApiCall, Reading, Sending, Writing, shown
 from databazaar.service.http.forms import Form
-from databazaar.service.http.menu import Entry, require
+from databazaar.service.http.menu import MenuItem, require
 from databazaar.service.http.pages import InPage, PageContext, Posted
 from databazaar.service.http.security_bodies import takes_uploads
 
@@ -112,7 +112,7 @@ class Routes:
     def __init__(self, tag: str = "") -> None:
         self.api = APIRouter(prefix="/v1", tags=[tag], responses=REFUSALS)
         self.pages = APIRouter(include_in_schema=False)
-        self.menu: list[Entry] = []
+        self.menu: list[MenuItem] = []
 
     def read(self, path: str, shape: Any = None, **more: Any) -> Callable[[Command], Command]:
         """GET of one object in this shape, or of whatever response the function makes."""
@@ -191,7 +191,7 @@ class Routes:
             made = HtmlPage(function, template, title, role, forms)
             self.pages.get(path)(_endpoint(function, made.show, page=InPage))
             if menu is not None:
-                self.menu.append(Entry(*menu, path=path, role=listed_for or role))
+                self.menu.append(MenuItem(*menu, path=path, role=listed_for or role))
             return made
 
         return declare

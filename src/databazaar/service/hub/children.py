@@ -18,10 +18,10 @@ from databazaar.service.settings import Settings
 
 LOADED = [
     "databazaar.config.check",
-    "databazaar.config.playing",
+    "databazaar.config.play",
     "databazaar.engines.stacked",
     "databazaar.reports.written",
-    "databazaar.runs.closing",
+    "databazaar.runs.close",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settlement",
     "databazaar.service.jobs.submission",

@@ -32,12 +32,12 @@ from databazaar.files import alone, write_whole
 from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service.hub.folder import FAILURE, LOCK, LOG, MARKET, without_places, write_page
 from databazaar.service.hub.progress import ProgressLog
-from databazaar.service.jobs.funding import STOP
+from databazaar.service.jobs.funds import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
-    from databazaar.config.playing import Playing
+    from databazaar.config.play import Playing
     from databazaar.market.run import Progress
     from databazaar.runs.folder import RunFolder
 
@@ -128,7 +128,7 @@ def why_failed(settings: Settings, job_id: str, code: int) -> Code:
 def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
     """Plays the job's market.toml from its start, or continues its run, as `bazaar run` does."""
     from databazaar.config.jobs import from_recipe, market_job
-    from databazaar.config.playing import begun, is_over, resumed
+    from databazaar.config.play import begun, is_over, resumed
     from databazaar.runs.folder import RunFolder
 
     if (job_folder / STOP).exists():
@@ -168,7 +168,7 @@ def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> ProgressLog:
 
 
 def _finish(playing: Playing, teller: ProgressLog, stop: Path, played: Callable[[], None] | None) -> None:
-    from databazaar.runs.closing import close_run
+    from databazaar.runs.close import close_run
 
     def tell(progress: Progress) -> None:
         teller.tell(progress)

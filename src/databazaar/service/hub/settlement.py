@@ -22,7 +22,7 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone
 from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, end_of
-from databazaar.runs.closing import close_run
+from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.names import PAGE
 from databazaar.service import journal

@@ -33,7 +33,7 @@ from databazaar.service.hub.folder import HELD, has_begun, without_places, write
 from databazaar.service.hub.lock import HubLock, HubLockedError
 from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_room
 from databazaar.service.hub.sweeper import Sweeper
-from databazaar.service.jobs.funding import STOP
+from databazaar.service.jobs.funds import STOP
 from databazaar.service.lifecycle import enter, locked_job, noted, stays
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState

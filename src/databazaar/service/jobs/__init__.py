@@ -10,7 +10,7 @@ from databazaar.service.jobs.drafts import (
     own_jobs,
     refuse_others,
 )
-from databazaar.service.jobs.funding import fund, quote, stop, withdraw
+from databazaar.service.jobs.funds import fund, quote, stop, withdraw
 from databazaar.service.jobs.submission import check, look, submit
 
 __all__ = [

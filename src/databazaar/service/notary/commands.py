@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from databazaar.client.shapes import OwnMarket, Standing
+from databazaar.client.shapes import OwnMarket, RunStatus
 from databazaar.codes import Code
 from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
@@ -89,17 +89,17 @@ class Notaries:
         about = self._about(job)
         return OwnMarket(about["market"], about["consumer"])
 
-    def standing(self, caller: Caller, job_id: str) -> Standing:
+    def standing(self, caller: Caller, job_id: str) -> RunStatus:
         job = self._own(caller, job_id)
         if not self._begun(job):
-            return Standing()
+            return RunStatus()
         if job.state not in PLAYED:  # whoever settles it needs the folder
             found = RunFolder(self._settings.run_folder(job_id)).replay(record=False)
-            return Standing(found.entries, found.head, found.rounds, (), found.closed)
+            return RunStatus(found.entries, found.head, found.rounds, (), found.closed)
         with self._run(job) as run:
             return _standing(run)
 
-    def take(self, caller: Caller, job_id: str, entries: Sequence[Entry]) -> Standing:
+    def take(self, caller: Caller, job_id: str, entries: Sequence[Entry]) -> RunStatus:
         """Takes the entries that the arbiter's ledger has written; they are kept for good before this returns."""
         job = self._going(caller, job_id)
         with self._run(job, begin=not self._begun(job)) as run:
@@ -264,11 +264,11 @@ class Notaries:
         self._answerers.close()
 
 
-def _standing(run: NotarisedRun) -> Standing:
+def _standing(run: NotarisedRun) -> RunStatus:
     if not run.entries:
-        return Standing()
+        return RunStatus()
     due = run.due
-    return Standing(run.entries, run.head, due.round, due.asked, run.closed)
+    return RunStatus(run.entries, run.head, due.round, due.asked, run.closed)
 
 
 def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundDue:

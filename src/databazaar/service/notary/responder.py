@@ -34,7 +34,7 @@ from databazaar.service.hub.runner import become_a_child
 from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
-    from databazaar.federation.signing import MarketKeys
+    from databazaar.federation.signatures import MarketKeys
 
 MOST_SECONDS = 300.0
 """How long one answer may take."""
@@ -63,7 +63,7 @@ class Responder:
 
     def _sites(self, about: Mapping[str, Any]) -> Transport:
         from databazaar.federation.grpc_transport import GrpcTransport
-        from databazaar.federation.signing import MarketKeys
+        from databazaar.federation.signatures import MarketKeys
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)

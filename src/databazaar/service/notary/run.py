@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from databazaar.codes import SET_ASIDE, Code
+from databazaar.codes import QUARANTINED, Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.federation.bundles import decode_bundle, encode_bundle
 from databazaar.files import read_plain, write_whole
@@ -264,7 +264,7 @@ class NotarisedRun:
         if who in replies.failures:
             if reason != replies.failures[who]:
                 raise InvalidError(f"{entry}: {who} failed because of {replies.failures[who].body()}: say so")
-        elif reason != SET_ASIDE or failing < TOLERATED:
+        elif reason != QUARANTINED or failing < TOLERATED:
             raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}: ask it, then say what came of it")
 
     def refuse_ask(self, names: Sequence[str], question: str) -> None:

@@ -1,1 +1,1 @@
-"""The steps from one version's tables to the next one's; `databazaar.service.database.upgrading` takes them."""
+"""The steps from one version's tables to the next one's; `databazaar.service.database.upgrade` takes them."""

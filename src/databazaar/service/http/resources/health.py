@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from databazaar.service.database.tables import Job, JournalHead, Outgoing
-from databazaar.service.database.upgrading import is_current
+from databazaar.service.database.upgrade import is_current
 from databazaar.service.errors import DeniedError
 from databazaar.service.http.calls import Reading
 from databazaar.service.http.context import InWeb, Web

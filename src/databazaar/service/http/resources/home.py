@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
-from databazaar.reports.wording import amount
+from databazaar.reports.words import amount
 from databazaar.service import contracts, jobs, offers
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import InWeb

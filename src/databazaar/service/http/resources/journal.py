@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
-from databazaar.reports.wording import count
+from databazaar.reports.words import count
 from databazaar.service import journal
 from databazaar.service import receipts as signing
 from databazaar.service.database.tables import Receipt
@@ -52,9 +52,9 @@ def journal_page(page: PageContext, session: Session, before: int | None = None)
     }
 
 
-def _entries(session: Session, call: Call, before: int | None, most: int) -> list[shapes.Entry]:
+def _entries(session: Session, call: Call, before: int | None, most: int) -> list[shapes.OperatorEntry]:
     found = journal.entries(session, call.caller, before=before, most=most)
-    return [from_row(shapes.Entry, one.entry, postings=one.postings) for one in found]
+    return [from_row(shapes.OperatorEntry, one.entry, postings=one.postings) for one in found]
 
 
 @routes.read("/statement", Page[shapes.Movement])
@@ -65,11 +65,13 @@ def statement(call: Call, session: Session, before: Before = None, limit: Limit 
     return Page[shapes.Movement](items=whole, next=str(whole[-1].seq) if len(found) == limit else None)
 
 
-@routes.read("/journal", Page[shapes.Entry])
-def journal_entries(call: Call, session: Session, before: Before = None, limit: Limit = 100) -> Page[shapes.Entry]:
+@routes.read("/journal", Page[shapes.OperatorEntry])
+def journal_entries(
+    call: Call, session: Session, before: Before = None, limit: Limit = 100
+) -> Page[shapes.OperatorEntry]:
     """The whole journal, the newest first. For the operator."""
     items = _entries(session, call, before, limit)
-    return Page[shapes.Entry](items=items, next=str(items[-1].seq) if len(items) == limit else None)
+    return Page[shapes.OperatorEntry](items=items, next=str(items[-1].seq) if len(items) == limit else None)
 
 
 def _audited(page: PageContext, made: shapes.Audit) -> str | tuple[str, str]:

@@ -60,8 +60,8 @@ def own_market(job_id: str, call: Reading) -> shapes.OwnMarket:
     return _notaries(call).market(call.caller, job_id)
 
 
-@routes.api.get("/jobs/{job_id}/entries", response_model=shapes.Standing)
-def standing(job_id: str, call: Reading) -> shapes.Standing:
+@routes.api.get("/jobs/{job_id}/entries", response_model=shapes.RunStatus)
+def standing(job_id: str, call: Reading) -> shapes.RunStatus:
     """What the hub has of the run."""
     return _notaries(call).standing(call.caller, job_id)
 
@@ -74,9 +74,9 @@ async def _sent(request: Request, call: Reading) -> SendEntries:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in fault.errors()]) from None
 
 
-@routes.api.post("/jobs/{job_id}/entries", response_model=shapes.Standing, openapi_extra=ENTRIES)
+@routes.api.post("/jobs/{job_id}/entries", response_model=shapes.RunStatus, openapi_extra=ENTRIES)
 @takes_messages
-def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Reading) -> shapes.Standing:
+def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Reading) -> shapes.RunStatus:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
     found = _notaries(call).take(call.caller, job_id, entries_of(asked.entries))

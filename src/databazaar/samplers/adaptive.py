@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.protocol import Draws, Vector, Wants, refuse_unheard
 from databazaar.settings import check_settings, setting
 
@@ -40,7 +40,7 @@ FARTHEST_WORTH = 150.0
 
 
 @dataclass(frozen=True)
-class Thrifty:
+class Adaptive:
     """Asks those more often whose updates help more than the others of the same round, and among equals the cheaper.
     There is nothing to tune: draws do not depend on the scale of the utility, nor on what all gains have in common.
 
@@ -69,28 +69,28 @@ class Thrifty:
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
     measured (docs/results.md). With a single draw there are no others to compare with: then it is the running mean.
 
-    >>> sampler, roster = Thrifty(), Roster.equal(3)
-    >>> state, purse = sampler.init(roster, budget=100, per_round=3), Purse(100, roster.prices)
+    >>> sampler, roster = Adaptive(), Roster.equal(3)
+    >>> state, round_budget = sampler.init(roster, budget=100, per_round=3), RoundBudget(100, roster.prices)
     >>> for _ in range(5):
-    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), purse)
-    >>> sampler.probabilities(state, purse).round(2)
+    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), round_budget)
+    >>> sampler.probabilities(state, round_budget).round(2)
     array([0.95, 0.05, 0.  ])
     """
 
     alpha: float = setting(0.01, "the share of the money kept even over all providers", above=0, at_most=1)
-    kind: ClassVar[str] = "thrifty"
+    kind: ClassVar[str] = "adaptive"
     wants: ClassVar[Wants] = Wants(gains="shapley", failures=True, short_rounds=True)
 
     def __post_init__(self) -> None:
-        check_settings(self, "sampler thrifty")
+        check_settings(self, "sampler adaptive")
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         """The memory and the times seen of every provider, and the `_Common` state."""
         return np.concatenate([np.zeros(2 * len(roster)), _Common(per_round=per_round)])
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        n, open_ = len(purse.quotes), slice(None) if purse.everybody else purse.available
-        prices = purse.quotes[open_].astype(np.float64)
+    def probabilities(self, state: Vector, round_budget: RoundBudget) -> Vector:
+        n, open_ = len(round_budget.quotes), slice(None) if round_budget.everybody else round_budget.available
+        prices = round_budget.quotes[open_].astype(np.float64)
         known, seen = worth(state, n)[open_], state[n : 2 * n][open_]
         same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
         dear = np.zeros(len(prices))
@@ -105,17 +105,19 @@ class Thrifty:
         p[open_] = q / q.sum()
         return p
 
-    def exploration(self, purse: Purse) -> Vector:
+    def exploration(self, round_budget: RoundBudget) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored, before anything is known."""
-        prices = purse.quotes.astype(np.float64)
-        if not purse.available.any():
+        prices = round_budget.quotes.astype(np.float64)
+        if not round_budget.available.any():
             return np.zeros(len(prices))
-        start = self.probabilities(np.concatenate([np.zeros(2 * len(prices)), _Common(1)]), purse)
-        spent: Vector = np.where(purse.available, self.alpha / len(prices) * np.minimum(prices, start @ prices), 0.0)
+        start = self.probabilities(np.concatenate([np.zeros(2 * len(prices)), _Common(1)]), round_budget)
+        spent: Vector = np.where(
+            round_budget.available, self.alpha / len(prices) * np.minimum(prices, start @ prices), 0.0
+        )
         return spent
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        p = self.probabilities(state, purse)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, round_budget: RoundBudget) -> Draws:
+        p = self.probabilities(state, round_budget)
         ladder = p.cumsum()
         rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
         picks = np.minimum(ladder.searchsorted(rungs, side="right"), p.nonzero()[0][-1])
@@ -123,9 +125,9 @@ class Thrifty:
         draws: Draws = rng.permutation(once) if len(once) > 1 else once  # a small rest leaves out whom chance says
         return draws
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, round_budget: RoundBudget) -> Vector:
         refuse_unheard(gains)
-        n = len(purse.quotes)
+        n = len(round_budget.quotes)
         memory, seen, common = state[:n].copy(), state[n : 2 * n].copy(), _Common(*state[2 * n :].tolist())
         advantages = np.full(len(draws), -OUTLIER)
         valid = gains > -np.inf

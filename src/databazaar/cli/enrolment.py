@@ -23,8 +23,8 @@ from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode
 from databazaar.federation.receipts import ReceiptKeeper
-from databazaar.federation.records import ANSWERS, Record
-from databazaar.federation.signing import Signer
+from databazaar.federation.records import ANSWERS, AccessRecord
+from databazaar.federation.signatures import Signer
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
@@ -152,7 +152,7 @@ def stay(
     loaded = load_kit(kit)
     otherwise = f"another process has joined with {kit}: stop it first"
     with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):
-        record = Record(loaded.folder / ANSWERS)
+        record = AccessRecord(loaded.folder / ANSWERS)
         signer = Signer.of_kit(loaded.folder)
         receipts = ReceiptKeeper.of_kit(loaded.folder, loaded.provider, loaded.market)
         worker = ProviderWorker(

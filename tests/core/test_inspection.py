@@ -129,9 +129,9 @@ def test_verdicts_from_a_sketch_are_those_from_whole_vectors(monkeypatch: pytest
     for size in (SIZE, 10**6):
         monkeypatch.setattr(memory_module, "SIZE", size)
         run = digits_market()
-        court, ids = run.rules.court(run.state.sampler), run.rules.terms.roster.ids
+        detector, ids = run.rules.detector(run.state.sampler), run.rules.terms.roster.ids
         assert run.state.watch["sums"].shape[1] == min(size, len(run.state.params))
-        flagged = [id for id, is_flagged in zip(ids, court.flagged, strict=True) if is_flagged]
-        merged = {ids[i]: ids[arm] for i, arm in enumerate(court.arm.tolist()) if arm != i}
+        flagged = [id for id, is_flagged in zip(ids, detector.flagged, strict=True) if is_flagged]
+        merged = {ids[i]: ids[arm] for i, arm in enumerate(detector.arm.tolist()) if arm != i}
         found.append((flagged, merged, run.accounts.book.failures.get("p7", 0) > 0))
     assert found[0] == found[1] == (["p6"], {"p0~2": "p0"}, True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from databazaar.samplers.thrifty import ELASTICITY
-from thrifty_markets import chances, learned, played, start
+from adaptive_markets import chances, learned, played, start
+from databazaar.samplers.adaptive import ELASTICITY
 
 
 def test_among_equals_the_dearer_is_asked_less_often() -> None:

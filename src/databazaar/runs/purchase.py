@@ -30,7 +30,7 @@ def _defined_with_ahead(error: Any, known: ValidationInfo) -> Any:
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluatedModel:
     """One model on the audit rows. `ahead` is how much lower the bought model's loss is, on average over these rows,
     and `error` the standard error of that; both None for the bought model itself. `detail` says more about it."""
 
@@ -46,13 +46,13 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Worth:
+class PurchaseEvaluation:
     """The bought model and its alternatives on the same `rows`, which no part of the market has looked at."""
 
     task: str
     rows: int
-    bought: Judged
-    others: tuple[Judged, ...]
+    bought: EvaluatedModel
+    others: tuple[EvaluatedModel, ...]
     intervals: dict[str, tuple[_Number, _Number]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ class Worth:
         """What differences are measured in."""
         return "log loss" if self.task == "classification" else "squared error"
 
-    def against(self, kind: str) -> Judged | None:
+    def against(self, kind: str) -> EvaluatedModel | None:
         return next((other for other in self.others if other.kind == kind), None)
 
     @property
@@ -86,7 +86,7 @@ class Worth:
         return found
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> Worth:
+    def from_dict(cls, kept: Mapping[str, Any]) -> PurchaseEvaluation:
         """What `to_dict` wrote; a ValueError where it is something else."""
         return _WORTH.validate_python(kept)
 
@@ -95,4 +95,4 @@ class Worth:
             raise ValueError("models are set beside each other that were not measured alike")
 
 
-_WORTH = TypeAdapter(Worth)
+_WORTH = TypeAdapter(PurchaseEvaluation)

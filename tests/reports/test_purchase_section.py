@@ -12,13 +12,13 @@ from report_samples import sample_report, sample_worth
 
 from databazaar.ledger.audit import BestModel
 from databazaar.reports.run_page import render
+from databazaar.runs.purchase import OWN, EvaluatedModel, PurchaseEvaluation
 from databazaar.runs.report import Report
-from databazaar.runs.worth import OWN, Judged, Worth
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 
 
-def page_with(worth: Worth | None, report: Report | None = None) -> Page:
+def page_with(worth: PurchaseEvaluation | None, report: Report | None = None) -> Page:
     return Page(render(replace(report or sample_report(), worth=worth), title="A run"))
 
 
@@ -63,19 +63,19 @@ def test_the_verdict_is_honest_about_chance(ahead: float, verdict: str) -> None:
 def test_one_audit_row_tells_nothing() -> None:
     worth = sample_worth()
     worth = replace(worth, rows=1, others=(replace(worth.others[0], error=math.nan),))
-    kept = Worth.from_dict(json.loads(json.dumps(worth.to_dict())))
+    kept = PurchaseEvaluation.from_dict(json.loads(json.dumps(worth.to_dict())))
     assert kept.verdict == "One audit row is too few to tell whether it was worth it."
     assert "+0.05 ± –" in page_with(kept).words
 
 
 def test_what_is_kept_comes_back_whole_and_what_is_undefined_as_a_dash() -> None:
     worth = sample_worth(notes=["A note."])
-    assert Worth.from_dict(json.loads(json.dumps(worth.to_dict()))) == worth
+    assert PurchaseEvaluation.from_dict(json.loads(json.dumps(worth.to_dict()))) == worth
     undefined = replace(worth, bought=replace(worth.bought, metrics={**worth.bought.metrics, "auc": math.nan}))
     kept = json.loads(json.dumps(undefined.to_dict(), allow_nan=False))
     assert kept["bought"]["metrics"]["auc"] is None
-    assert math.isnan(Worth.from_dict(kept).bought.metrics["auc"])
-    assert "–" in page_with(Worth.from_dict(kept)).words
+    assert math.isnan(PurchaseEvaluation.from_dict(kept).bought.metrics["auc"])
+    assert "–" in page_with(PurchaseEvaluation.from_dict(kept)).words
 
 
 def test_what_was_not_kept_by_us_is_refused() -> None:
@@ -84,15 +84,15 @@ def test_what_was_not_kept_by_us_is_refused() -> None:
     unlike = {**kept, "others": [{**kept["others"][0], "metrics": {"rmse": 1.0}}]}
     for changed in (strange, unlike, {**kept, "rows": "many"}, {}):
         with pytest.raises((KeyError, TypeError, ValueError)):
-            Worth.from_dict(changed)
+            PurchaseEvaluation.from_dict(changed)
 
 
 def test_a_regression_is_told_in_squared_error() -> None:
     def measured(rmse: float) -> dict[str, float]:
         return {"rmse": rmse, "mae": rmse / 2, "r2": 0.5}
 
-    bought = Judged("bought", measured(2.0))
-    worth = Worth("regression", 50, bought, (Judged(OWN, measured(3.0), 5.0, 1.0),))
+    bought = EvaluatedModel("bought", measured(2.0))
+    worth = PurchaseEvaluation("regression", 50, bought, (EvaluatedModel(OWN, measured(3.0), 5.0, 1.0),))
     assert "by 5 ± 1 in squared error on 50 audit rows" in page_with(worth).words
 
 

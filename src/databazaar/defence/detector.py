@@ -20,7 +20,7 @@ COLUMNS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Court:
+class DetectorState:
     """What is known of every provider: its standing; its `owner`, as the place of the first provider of that owner; its
     `arm`, as the place of the first that shares it; how many valid answers it has given; what its arm was asked for, in
     money (kept at the arm's place); what of its floor is below a whole coin; what its owner has shown, in standard
@@ -42,7 +42,7 @@ class Court:
     apart: Vector
 
     @classmethod
-    def new(cls, roster: Roster, owners: bool) -> Court:
+    def new(cls, roster: Roster, owners: bool) -> DetectorState:
         """Everybody is open. Where owners are arms, an owner's providers share one from the start; else every provider
         counts as an owner."""
         n, first = len(roster), dict[str, int]()
@@ -52,7 +52,7 @@ class Court:
         return cls(np.zeros(n), owner, owner, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN), np.zeros(n))
 
     @classmethod
-    def of(cls, vector: Vector) -> Court:
+    def of(cls, vector: Vector) -> DetectorState:
         """From the vector that `vector` gives."""
         standing, owner, arm, *numbers = vector.reshape(COLUMNS, -1)
         return cls(standing, owner.astype(np.int64), arm.astype(np.int64), *numbers)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Thrifty
+from adaptive_markets import PLENTY, FixedNumber, Rounds, chances, learned, played, purse_of, some_rounds, start
+from databazaar import Adaptive, Arbiter, BazaarError, Consumer, Progress, Provider
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
-from databazaar.roster import Purse
+from databazaar.roster import RoundBudget
 from databazaar.samplers import SAMPLERS
-from databazaar.samplers.thrifty import DECISION, FRESH, OUTLIER, SPREAD, log_weights, worth
+from databazaar.samplers.adaptive import DECISION, FRESH, OUTLIER, SPREAD, log_weights, worth
 from databazaar.testing import check_sampler
 from forging import reseal
 from small_markets import vector_market
-from thrifty_markets import PLENTY, FixedNumber, Rounds, chances, learned, played, purse_of, some_rounds, start
 
 
 class Market(NamedTuple):
@@ -38,8 +38,8 @@ markets = st.builds(
 )
 
 
-@pytest.mark.parametrize("sampler", [Thrifty(), Thrifty(1.0), Thrifty(1e-6)], ids=repr)
-def test_check_sampler_passes(sampler: Thrifty) -> None:
+@pytest.mark.parametrize("sampler", [Adaptive(), Adaptive(1.0), Adaptive(1e-6)], ids=repr)
+def test_check_sampler_passes(sampler: Adaptive) -> None:
     for per_round in (1, 4, 20):
         check_sampler(sampler, per_round=per_round)
     check_sampler(sampler, providers=1)
@@ -48,8 +48,8 @@ def test_check_sampler_passes(sampler: Thrifty) -> None:
 
 @pytest.mark.parametrize("alpha", [0, -0.1, 1.01, float("nan"), True, "0.1"])
 def test_a_floor_that_is_none_is_refused(alpha: float) -> None:
-    with pytest.raises(BazaarError, match=r"sampler thrifty: alpha = .* must be .*: change it"):
-        Thrifty(alpha)
+    with pytest.raises(BazaarError, match=r"sampler adaptive: alpha = .* must be .*: change it"):
+        Adaptive(alpha)
 
 
 @given(markets, st.integers(-900, 900))
@@ -59,7 +59,7 @@ def test_gains_times_a_power_of_two_change_no_bit(market: Market, exponent: int)
     plain, scaled = (learned(rounds, prices, size, times=times) for times in (1.0, 2.0**exponent))
     assert chances(scaled, prices).tobytes() == chances(plain, prices).tobytes()
     for number in (0.0, 0.3, 0.999):
-        draws = [Thrifty().draw(state, FixedNumber(number), size, purse_of(prices)) for state in (plain, scaled)]
+        draws = [Adaptive().draw(state, FixedNumber(number), size, purse_of(prices)) for state in (plain, scaled)]
         assert draws[0].tolist() == draws[1].tolist()
 
 
@@ -134,22 +134,22 @@ def test_everybody_who_can_be_asked_keeps_its_floor_and_nobody_else_has_a_chance
     market: Market, alpha: float, used_up: int
 ) -> None:
     prices, size = market.prices, market.per_round
-    n, sampler = len(prices), Thrifty(alpha)
+    n, sampler = len(prices), Adaptive(alpha)
     state = learned(some_rounds(n, min(size, n), 25, market.seed), prices, size)
     rest = np.array([0 if used_up >> i & 1 else 3 for i in range(n)], dtype=np.int64)
     dearest = sorted(prices)[n // 2]
-    purse = Purse(PLENTY, np.array(prices, dtype=np.int64), rest, most_per_access=dearest)
-    open_ = (rest > 0) & (purse.quotes <= dearest)
+    round_budget = RoundBudget(PLENTY, np.array(prices, dtype=np.int64), rest, most_per_access=dearest)
+    open_ = (rest > 0) & (round_budget.quotes <= dearest)
     if not open_.any():
         return
-    p = sampler.probabilities(state, purse)
+    p = sampler.probabilities(state, round_budget)
     assert p.sum() == pytest.approx(1) and (p >= 0).all()
     assert not p[~open_].any()
-    paid = p @ purse.quotes
-    floor = alpha / n * np.minimum(1.0, paid / purse.quotes / (1 + alpha))
+    paid = p @ round_budget.quotes
+    floor = alpha / n * np.minimum(1.0, paid / round_budget.quotes / (1 + alpha))
     assert (p[open_] >= floor[open_] / (1 + alpha) * (1 - 1e-9)).all()
     for number in np.linspace(0, 0.999, 7):
-        assert open_[sampler.draw(state, FixedNumber(number), size, purse)].all()
+        assert open_[sampler.draw(state, FixedNumber(number), size, round_budget)].all()
 
 
 @given(markets)
@@ -157,11 +157,11 @@ def test_everybody_who_can_be_asked_keeps_its_floor_and_nobody_else_has_a_chance
 def test_nobody_is_drawn_twice_and_a_draw_is_as_likely_as_its_chance_says(market: Market) -> None:
     """By enumeration over the one random number: a provider is asked with a chance of min(1, K p)."""
     prices, size = market.prices, market.per_round + 1
-    n, purse, steps = len(prices), purse_of(prices), 400
+    n, round_budget, steps = len(prices), purse_of(prices), 400
     state = learned(some_rounds(n, min(size, n), 12, market.seed), prices, size)
     counts = np.zeros(n)
     for number in (np.arange(steps) + 0.5) / steps:
-        draws = Thrifty().draw(state, FixedNumber(number), size, purse)
+        draws = Adaptive().draw(state, FixedNumber(number), size, round_budget)
         assert 1 <= len(set(draws.tolist())) == len(draws) <= size
         counts[draws] += 1
     wanted = np.minimum(1.0, size * chances(state, prices))
@@ -170,8 +170,8 @@ def test_nobody_is_drawn_twice_and_a_draw_is_as_likely_as_its_chance_says(market
 
 def test_no_place_in_a_round_is_anybodys() -> None:
     """A rest that does not pay for all leaves out whom chance says, and not always the last of the list."""
-    state, purse = start([1] * 3, 3), purse_of([1] * 3)
-    last = [int(Thrifty().draw(state, np.random.default_rng(seed), 3, purse)[-1]) for seed in range(300)]
+    state, round_budget = start([1] * 3, 3), purse_of([1] * 3)
+    last = [int(Adaptive().draw(state, np.random.default_rng(seed), 3, round_budget)[-1]) for seed in range(300)]
     assert (np.bincount(last, minlength=3) > 60).all()
 
 
@@ -196,9 +196,9 @@ def test_who_was_the_best_and_answers_no_more_loses_its_chance_too(per_round: in
 
 
 def test_a_round_in_which_nobody_answers_counts_against_those_who_were_asked() -> None:
-    state, purse = start([1] * 4, 2), purse_of([1] * 4)
+    state, round_budget = start([1] * 4, 2), purse_of([1] * 4)
     for _ in range(3):
-        state = Thrifty().update(state, np.array([0, 1]), np.full(2, -np.inf), purse)
+        state = Adaptive().update(state, np.array([0, 1]), np.full(2, -np.inf), round_budget)
     p = chances(state, [1] * 4)
     assert p[0] == p[1] < p[2] == p[3]
 
@@ -220,51 +220,51 @@ def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
     assert 0 < p[2] < 1e-5 * p[0]
     state, _ = played([0.0, 0.0, 9.0, 9.0], prices, 2, 50)  # whoever is far better is worth its price
     for number in (0.0, 0.5, 0.999):
-        draws = Thrifty().draw(state, FixedNumber(number), 2, purse_of(prices))
+        draws = Adaptive().draw(state, FixedNumber(number), 2, purse_of(prices))
         assert np.isfinite(chances(state, prices)).all() and len(draws)
 
 
 @given(st.lists(st.sampled_from([0.0, 5e-324, -5e-324, 1e-200, 1.0, -1e200, 1.7976931348623157e308]), min_size=1))
 def test_huge_and_tiny_gains_do_not_overflow(gains: list[float]) -> None:
-    n, purse = len(gains), purse_of([1] * len(gains))
+    n, round_budget = len(gains), purse_of([1] * len(gains))
     state = start([1] * n, n)
     everybody = np.arange(n)
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         for values in (gains, gains[::-1], [-gain for gain in gains], [0.0] * n, [1e-300] * n, gains):
-            state = Thrifty().update(state, everybody, np.array(values), purse)
+            state = Adaptive().update(state, everybody, np.array(values), round_budget)
             p = chances(state, [1] * n)
             assert np.isfinite(state).all() and np.isfinite(p).all() and p.sum() == pytest.approx(1)
 
 
 def test_units_follow_gains_that_shrink_for_long() -> None:
     """Gains that shrink from 1e70 to 1e-64: differences count as much at the end as at the beginning."""
-    purse, state = purse_of([1] * 3), start([1] * 3, 3)
+    round_budget, state = purse_of([1] * 3), start([1] * 3, 3)
     for t in range(6000):
-        state = Thrifty().update(state, np.arange(3), np.array([3.0, 1.0, -1.0]) * 1e70 * 0.95**t, purse)
+        state = Adaptive().update(state, np.arange(3), np.array([3.0, 1.0, -1.0]) * 1e70 * 0.95**t, round_budget)
     p = chances(state, [1] * 3)
     assert p[0] > p[1] > p[2] and np.isfinite(state).all()
 
 
 @pytest.mark.parametrize("gain", [np.nan, np.inf])
 def test_what_is_no_number_is_refused_and_a_failure_is_not(gain: float) -> None:
-    state, purse = start([1] * 3, 2), purse_of([1] * 3)
+    state, round_budget = start([1] * 3, 2), purse_of([1] * 3)
     with pytest.raises(ValueError, match="finite"):
-        Thrifty().update(state, np.array([0, 1]), np.array([0.0, gain]), purse)
-    moved = Thrifty().update(state, np.array([0, 1]), np.array([0.0, -np.inf]), purse)
+        Adaptive().update(state, np.array([0, 1]), np.array([0.0, gain]), round_budget)
+    moved = Adaptive().update(state, np.array([0, 1]), np.array([0.0, -np.inf]), round_budget)
     assert moved[:3].tolist() == [0.0, -OUTLIER, 0.0]
 
 
 @given(markets)
 def test_what_exploring_costs_is_what_the_floors_cost_before_anything_is_known(market: Market) -> None:
     prices = market.prices
-    purse, n = purse_of(prices), len(prices)
+    round_budget, n = purse_of(prices), len(prices)
     p = chances(start(prices, 3), prices)
-    wanted = [0.01 / n * min(price, float(p @ purse.quotes)) for price in prices]
-    np.testing.assert_allclose(Thrifty().exploration(purse), wanted)
+    wanted = [0.01 / n * min(price, float(p @ round_budget.quotes)) for price in prices]
+    np.testing.assert_allclose(Adaptive().exploration(round_budget), wanted)
 
 
 def test_nobody_is_explored_where_nobody_can_be_asked() -> None:
-    assert Thrifty().exploration(replace(purse_of([5, 7]), most_per_access=4)).tolist() == [0.0, 0.0]
+    assert Adaptive().exploration(replace(purse_of([5, 7]), most_per_access=4)).tolist() == [0.0, 0.0]
 
 
 def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:

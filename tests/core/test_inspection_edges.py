@@ -55,7 +55,7 @@ def test_in_a_tiny_model_nobody_is_taken_for_anothers_name(features: int) -> Non
 
     consumer = Consumer("logistic", budget=300, per_round=5, holdout=rows(60))
     run = played(consumer, [Provider(f"p{i}", data=rows(60)) for i in range(7)])
-    assert run.rules.court(run.state.sampler).arm.tolist() == list(range(7))
+    assert run.rules.detector(run.state.sampler).arm.tolist() == list(range(7))
 
 
 def test_what_worsens_every_row_beyond_bounds_is_the_greatest_harm() -> None:

@@ -26,8 +26,8 @@ from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer
 from databazaar.roster import Roster
+from databazaar.runs.purchase import MARKET, OWN, SINGLE, UNIFORM, EvaluatedModel, PurchaseEvaluation
 from databazaar.runs.report import Report
-from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 from databazaar.samplers import Uniform
 
 NOTHING_BETTER = "No round came to a model of higher utility than the one to start from"
@@ -35,7 +35,9 @@ SINGLES = 3
 """How many of the best paid providers are tried alone."""
 
 
-def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = None, scale: float = 1.0) -> Worth:
+def judge_purchase(
+    arbiter: Arbiter, report: Report, *, bought: Tensor | None = None, scale: float = 1.0
+) -> PurchaseEvaluation:
     """Judges the model that `arbiter` has just bought, or the parameters `bought` of a run that it made before.
 
     It needs a consumer with `audit` rows and a torch model. `scale` turns a regression's targets into units.
@@ -47,7 +49,7 @@ def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = 
         return _judged(arbiter, report, arbiter.parameters if bought is None else bought, scale)
 
 
-def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> Worth:
+def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> PurchaseEvaluation:
     consumer = arbiter.consumer
     model = _Answers.of(consumer, bought, scale)
     others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
@@ -58,10 +60,10 @@ def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> W
         notes += ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
     elif report.rounds:
         others += _played(arbiter, report, model, scale)
-    return Worth(
+    return PurchaseEvaluation(
         task=model.task,
         rows=len(model.y),
-        bought=Judged(MARKET, model.metrics),
+        bought=EvaluatedModel(MARKET, model.metrics),
         others=tuple(others),
         intervals=intervals(model.task, model.values, model.y),
         notes=notes,
@@ -83,7 +85,7 @@ def own_rows_alone(consumer: Consumer) -> Tensor:
     return refit(task, start, train, judge, found)
 
 
-def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[Judged]:
+def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[EvaluatedModel]:
     """The alternatives that have to be played, for as many rounds as the market took."""
     rounds, per_round = len(report.rounds), report.per_round
     tried = sorted(range(len(report.payouts)), key=lambda i: (-report.payouts[i].pay, i))[:SINGLES]
@@ -150,11 +152,11 @@ class _Answers:
     def metrics(self) -> dict[str, float]:
         return metrics(self.task, self.values, self.y)
 
-    def beside(self, kind: str, other: _Answers, detail: str = "") -> Judged:
+    def beside(self, kind: str, other: _Answers, detail: str = "") -> EvaluatedModel:
         """The other model, and how far this one is ahead of it, row by row."""
         ahead = other.losses - self.losses
         error = float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else float("nan")
-        return Judged(kind, other.metrics, float(ahead.mean()), error, detail)
+        return EvaluatedModel(kind, other.metrics, float(ahead.mean()), error, detail)
 
 
 @torch.no_grad()

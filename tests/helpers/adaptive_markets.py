@@ -1,11 +1,11 @@
-"""Markets that `thrifty` plays on its own, without a model: what each provider brings is known."""
+"""Markets that `adaptive` plays on its own, without a model: what each provider brings is known."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from databazaar import Thrifty
-from databazaar.roster import Offer, Purse, Roster
+from databazaar import Adaptive
+from databazaar.roster import ProviderTerms, Roster, RoundBudget
 
 Rounds = list[tuple[np.ndarray, np.ndarray]]
 PLENTY = 10**15
@@ -22,13 +22,13 @@ class FixedNumber(np.random.Generator):
         return self.number
 
 
-def purse_of(prices: list[int], **more: int | None) -> Purse:
-    return Purse(PLENTY, np.array(prices, dtype=np.int64), **more)  # type: ignore[arg-type]
+def purse_of(prices: list[int], **more: int | None) -> RoundBudget:
+    return RoundBudget(PLENTY, np.array(prices, dtype=np.int64), **more)  # type: ignore[arg-type]
 
 
-def start(prices: list[int], per_round: int, sampler: Thrifty | None = None) -> np.ndarray:
-    roster = Roster(tuple(Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)))
-    return (sampler or Thrifty()).init(roster, PLENTY, per_round)
+def start(prices: list[int], per_round: int, sampler: Adaptive | None = None) -> np.ndarray:
+    roster = Roster(tuple(ProviderTerms(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)))
+    return (sampler or Adaptive()).init(roster, PLENTY, per_round)
 
 
 def some_rounds(n: int, per_round: int, rounds: int, seed: int) -> Rounds:
@@ -46,14 +46,14 @@ def some_rounds(n: int, per_round: int, rounds: int, seed: int) -> Rounds:
 def learned(
     rounds: Rounds, prices: list[int], per_round: int, *, times: float = 1.0, offset: float = 0.0
 ) -> np.ndarray:
-    state, purse = start(prices, per_round), purse_of(prices)
+    state, round_budget = start(prices, per_round), purse_of(prices)
     for draws, gains in rounds:
-        state = Thrifty().update(state, draws, gains * times + offset, purse)
+        state = Adaptive().update(state, draws, gains * times + offset, round_budget)
     return state
 
 
 def chances(state: np.ndarray, prices: list[int]) -> np.ndarray:
-    return Thrifty().probabilities(state, purse_of(prices))
+    return Adaptive().probabilities(state, purse_of(prices))
 
 
 def played(
@@ -68,11 +68,11 @@ def played(
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The state after a market of its own draws, and how often each was drawn."""
-    sampler, purse, rng = Thrifty(), purse_of(prices), np.random.default_rng(seed)
+    sampler, round_budget, rng = Adaptive(), purse_of(prices), np.random.default_rng(seed)
     state, drawn = start(prices, per_round) if state is None else state, np.zeros(len(prices))
     for _ in range(rounds):
-        draws = sampler.draw(state, rng, per_round, purse)
+        draws = sampler.draw(state, rng, per_round, round_budget)
         gains = np.array(brings)[draws] + noise * rng.normal(size=len(draws))
-        state = sampler.update(state, draws, np.where(np.isin(draws, silent), -np.inf, gains), purse)
+        state = sampler.update(state, draws, np.where(np.isin(draws, silent), -np.inf, gains), round_budget)
         drawn[draws] += 1
     return state, drawn

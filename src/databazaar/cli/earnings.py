@@ -44,7 +44,7 @@ def earnings(
         if not isinstance(given, dict) or given.get("provider") != load_kit(kit).provider:
             raise BazaarError(f"{statement} is not {load_kit(kit).provider}'s statement: ask the operator for yours")
     kept, worthless = receipts.verified(load_kit(kit).folder)
-    lines = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run, kept)
+    lines = records.earnings(records.AccessRecord(load_kit(kit).folder / records.ANSWERS), given, run, kept)
     if as_json:
         typer.echo(json.dumps([asdict(line) for line in (records.by_consumer(lines) if by_consumer else lines)]))
         return

@@ -15,8 +15,8 @@ from databazaar import __version__
 from databazaar.config.jobs import Job
 from databazaar.engines import Engine
 from databazaar.market.arbiter import Arbiter
+from databazaar.market.purchase import judge_purchase
 from databazaar.market.run import OnRound
-from databazaar.market.worth import judge_purchase
 from databazaar.runs.folder import RunFolder
 
 

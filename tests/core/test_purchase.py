@@ -24,10 +24,10 @@ from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.ledger.chain import Entry
 from databazaar.market.loop import play
-from databazaar.market.worth import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
+from databazaar.market.purchase import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
-from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
+from databazaar.runs.purchase import MARKET, OWN, SINGLE, UNIFORM, EvaluatedModel, PurchaseEvaluation
 
 
 def rows_of(rng: np.random.Generator, size: int, flip: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -49,14 +49,14 @@ def market(seed: int = 0, *, train: bool = True, **more: Any) -> tuple[Consumer,
 
 
 @pytest.fixture(scope="module")
-def bought(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arbiter, Worth, Path]:
+def bought(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arbiter, PurchaseEvaluation, Path]:
     path = tmp_path_factory.mktemp("worth") / "run"
     arbiter = Arbiter(*market(), device="cpu")
     return arbiter, judge_purchase(arbiter, arbiter.run(path)), path
 
 
 def test_the_metrics_are_those_that_anybody_finds_with_the_model_on_the_same_rows(
-    bought: tuple[Arbiter, Worth, Path],
+    bought: tuple[Arbiter, PurchaseEvaluation, Path],
 ) -> None:
     arbiter, worth, path = bought
     assert arbiter.consumer.audit is not None
@@ -70,7 +70,7 @@ def test_the_metrics_are_those_that_anybody_finds_with_the_model_on_the_same_row
         assert worth.intervals[name] == pytest.approx(interval, rel=1e-6)
 
 
-def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbiter, Worth, Path]) -> None:
+def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbiter, PurchaseEvaluation, Path]) -> None:
     arbiter, worth, _ = bought
     assert [other.kind for other in worth.others] == [OWN, UNIFORM, SINGLE]
     for other in worth.others:
@@ -91,7 +91,7 @@ def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbit
     assert own.error == pytest.approx(ahead.std(ddof=1) / 80**0.5, rel=1e-6)
 
 
-def test_judging_changes_neither_the_model_nor_the_ledger(bought: tuple[Arbiter, Worth, Path]) -> None:
+def test_judging_changes_neither_the_model_nor_the_ledger(bought: tuple[Arbiter, PurchaseEvaluation, Path]) -> None:
     arbiter, worth, path = bought
     before, audit = arbiter.parameters.clone(), RunFolder(path).audit()
     again = judge_purchase(arbiter, RunFolder(path).report(), bought=before)
@@ -278,10 +278,12 @@ def test_a_market_of_files_is_judged_as_its_model_is_evaluated_in_units(task: st
         assert worth.bought.metrics["rmse"] > 0.1, "in units, the target spreads by about 5"
 
 
-def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> Worth:
-    bought = Judged(MARKET, {"accuracy": 0.9, "auc": math.nan})
+def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> PurchaseEvaluation:
+    bought = EvaluatedModel(MARKET, {"accuracy": 0.9, "auc": math.nan})
     settings: dict[str, Any] = {"task": "classification", "rows": 50, "bought": bought, **more}
-    return Worth(others=(Judged(OWN, {"accuracy": 0.8, "auc": math.nan}, ahead, error, "on its own"),), **settings)
+    return PurchaseEvaluation(
+        others=(EvaluatedModel(OWN, {"accuracy": 0.8, "auc": math.nan}, ahead, error, "on its own"),), **settings
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_it_comes_back_from_json_as_it_was() -> None:
     kept = json.loads(json.dumps(worth.to_dict(), allow_nan=False))
     assert kept["bought"]["metrics"] == {"accuracy": 0.9, "auc": None}
     assert kept["intervals"]["auc"] == [None, None]
-    again = Worth.from_dict(kept)
+    again = PurchaseEvaluation.from_dict(kept)
     assert again.to_dict() == worth.to_dict()
     assert math.isnan(again.bought.metrics["auc"]) and math.isnan(again.intervals["auc"][0])
     assert (again.others[0].ahead, again.others[0].error, again.others[0].detail) == (0.3, 0.1, "on its own")
