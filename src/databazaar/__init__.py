@@ -68,7 +68,7 @@ _MODULES = {
     "Callback": "market.callback",
     "Quote": "market.quoting",
     "Progress": "market.run",
-    "judge_purchase": "market.worth",
+    "judge_purchase": "market.purchase",
     "Consumer": "parties",
     "Provider": "parties",
     "PricePerAccess": "payments",

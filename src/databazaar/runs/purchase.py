@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationInfo
-from pydantic.dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 MARKET, OWN, UNIFORM, SINGLE = "bought", "own-rows", "uniform", "single-provider"
 TITLES = {
@@ -21,12 +17,6 @@ TITLES = {
 """What each model is called in sentences."""
 SURE = 2.0
 """Standard errors beyond which a difference counts as one."""
-_Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""null is what is undefined on these rows."""
-
-
-def _defined_with_ahead(error: Any, known: ValidationInfo) -> Any:
-    return math.nan if error is None and known.data.get("ahead") is not None else error
 
 
 @dataclass(frozen=True)
@@ -34,10 +24,10 @@ class EvaluatedModel:
     """One model on the audit rows. `ahead` is how much lower the bought model's loss is, on average over these rows,
     and `error` the standard error of that; both None for the bought model itself. `detail` says more about it."""
 
-    kind: Annotated[str, Field(pattern=f"^({'|'.join(TITLES)})$")]
-    metrics: dict[str, _Number]
+    kind: str
+    metrics: dict[str, float]
     ahead: float | None = None
-    error: Annotated[float | None, BeforeValidator(_defined_with_ahead)] = None
+    error: float | None = None
     detail: str = ""
 
     @property
@@ -53,7 +43,7 @@ class PurchaseEvaluation:
     rows: int
     bought: EvaluatedModel
     others: tuple[EvaluatedModel, ...]
-    intervals: dict[str, tuple[_Number, _Number]] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -82,17 +72,46 @@ class PurchaseEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; what is undefined on these rows is null."""
-        found: dict[str, Any] = json.loads(_WORTH.dump_json(self))
+        found: dict[str, Any] = _without_nan(asdict(self))
         return found
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> PurchaseEvaluation:
         """What `to_dict` wrote; a ValueError where it is something else."""
-        return _WORTH.validate_python(kept)
+        try:
+            return cls(
+                task=str(kept["task"]),
+                rows=int(kept["rows"]),
+                bought=_evaluated(kept["bought"]),
+                others=tuple(_evaluated(other) for other in kept["others"]),
+                intervals={str(name): (_number(low), _number(high)) for name, (low, high) in kept["intervals"].items()},
+                notes=tuple(str(note) for note in kept["notes"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no evaluation of a purchase: {error!r}") from None
 
     def __post_init__(self) -> None:
         if any(other.metrics.keys() != self.bought.metrics.keys() for other in self.others):
             raise ValueError("models are set beside each other that were not measured alike")
 
 
-_WORTH = TypeAdapter(PurchaseEvaluation)
+def _evaluated(kept: Mapping[str, Any]) -> EvaluatedModel:
+    kind = str(kept["kind"])
+    if kind not in TITLES:
+        raise ValueError(kind)
+    ahead = None if kept["ahead"] is None else float(kept["ahead"])
+    error = None if ahead is None else _number(kept["error"])
+    metrics = {str(name): _number(value) for name, value in kept["metrics"].items()}
+    return EvaluatedModel(kind, metrics, ahead, error, str(kept["detail"]))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -170,7 +170,7 @@ def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, A
 class _Odd(NotaryClient):
     """A hub that answers something else."""
 
-    def _answer(self, method: str, path: str, **given: Any) -> Any:
+    def answer(self, method: str, path: str, **given: Any) -> Any:
         return SimpleNamespace(content=b"hello", json=lambda: {"connected": ["north"]})
 
 

@@ -23,7 +23,7 @@ MOST_WAITING, MOST_OF_ONE = 16, 2
 FULL = "the hub answers as many questions at once as it can: ask again in a second"
 
 
-class FairQueue:
+class ResponderQueue:
     """For all threads of a process. `patience` is for how many seconds one waits."""
 
     def __init__(self, most: int, patience: float) -> None:
@@ -147,7 +147,7 @@ class Answerers:
 
     def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
         self._most, self._max_bytes = most, max_bytes
-        self._turns = FairQueue(most, patience)
+        self._turns = ResponderQueue(most, patience)
         self._idle: OrderedDict[str, Answerer] = OrderedDict()
         self._busy = 0
         self._lock = threading.Lock()

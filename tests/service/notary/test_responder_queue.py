@@ -1,4 +1,4 @@
-"""FairQueue among consumers: nobody who asks often keeps another waiting for more than one turn."""
+"""The queue among consumers: nobody who asks often keeps another waiting for more than one turn."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import ExitStack
 import pytest
 
 from databazaar.service.errors import TooManyError
-from databazaar.service.notary.answerers import MOST_OF_ONE, MOST_WAITING, FairQueue
+from databazaar.service.notary.answerers import MOST_OF_ONE, MOST_WAITING, ResponderQueue
 
 
-def waiting(turns: FairQueue, number: int) -> None:
+def waiting(turns: ResponderQueue, number: int) -> None:
     """Until so many wait."""
     while len(turns._waiting) != number:
         time.sleep(0.001)
 
 
 def test_consumers_are_served_by_turns_and_each_in_order() -> None:
-    turns, served = FairQueue(1, 60.0), list[str]()
+    turns, served = ResponderQueue(1, 60.0), list[str]()
 
     def ask(consumer: str, name: str) -> None:
         with turns.turn(consumer):
@@ -37,7 +37,7 @@ def test_consumers_are_served_by_turns_and_each_in_order() -> None:
 
 
 def test_as_many_as_there_are_places_are_served_at_once() -> None:
-    turns = FairQueue(2, 0.01)
+    turns = ResponderQueue(2, 0.01)
     with turns.turn("a"), turns.turn("a"):
         with pytest.raises(TooManyError, match="ask again in a second"), turns.turn("b"):
             pass
@@ -47,7 +47,7 @@ def test_as_many_as_there_are_places_are_served_at_once() -> None:
 
 
 def test_few_wait_and_of_one_consumer_fewer() -> None:
-    turns = FairQueue(1, 60.0)
+    turns = ResponderQueue(1, 60.0)
     consumers = [str(number // MOST_OF_ONE) for number in range(MOST_WAITING)]
 
     def ask(consumer: str) -> None:
