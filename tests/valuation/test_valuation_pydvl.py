@@ -49,7 +49,7 @@ def as_utility(pydvl: Any, game: Game) -> Any:
     n = len(game.players)
     nothing = float(game.value(game.nobody)[0])
 
-    class PurchaseEvaluation(pydvl.utils.Utility):  # type: ignore[misc]
+    class CoalitionWorth(pydvl.utils.Utility):  # type: ignore[misc]
         def __init__(self) -> None:
             one = np.zeros((n, 1))
             self.data = pydvl.utils.Dataset(one, one[:, 0], one, one[:, 0])
@@ -59,7 +59,7 @@ def as_utility(pydvl: Any, game: Game) -> Any:
             row[0, [int(i) for i in indices]] = True
             return float(game.value(row)[0]) - nothing
 
-    return PurchaseEvaluation()
+    return CoalitionWorth()
 
 
 @pytest.fixture(scope="module", params=["training", "airport"])

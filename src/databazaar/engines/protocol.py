@@ -77,7 +77,7 @@ Ended = tuple[int, int, Code | None]
 
 
 NotePrivacy = Callable[[str, float, float], None]
-"""Notice a provider's name, its ε and its δ whenever it says what it has spent."""
+"""Called with a provider's name, its ε and its δ whenever it says what it has spent."""
 
 
 class Evidence(Protocol):
@@ -133,11 +133,11 @@ class Remote(Protocol):
     and never for a comparison that nobody pays for. It sets providers aside by itself, and hears of a run's ledger."""
 
     def begin(self, beginning: Beginning) -> None:
-        """Notice once before the first ask of a run that is kept, and again when it is resumed."""
+        """Called once before the first ask of a run that is kept, and again when it is resumed."""
 
     def witness(self, entries: Sequence[Entry]) -> None:
-        """Notice the entries of the run's ledger, in order, once they are durable; on a resume, first all of them. What
-        it does with them never fails a run."""
+        """Called with the entries of the run's ledger, in order, once they are durable; on a resume, first all of
+        them. What it does with them never fails a run."""
 
 
 @runtime_checkable

@@ -45,7 +45,7 @@ Send = Callable[[str, str, bytes, float], None]
 """Sends a provider, by name, the question of a number, and for how many seconds it is open."""
 Deliver = Callable[[str, int, bytes], None]
 """Takes large answers as they come: the provider's name, the answer's size, and the next bytes of it."""
-Inspection = Callable[[Mapping[str, PayloadTransfer]], None]
+OnTransfers = Callable[[Mapping[str, PayloadTransfer]], None]
 """Hears how far large questions and answers have come, by the provider's name."""
 
 
@@ -137,7 +137,7 @@ class Exchange:
         consumer: str = "",
         tell: Tell = lambda states: None,
         deliver: Deliver | None = None,
-        watch: Inspection = lambda transfers: None,
+        watch: OnTransfers = lambda transfers: None,
         send: Send | None = None,
     ) -> tuple[Replies, Failures]:
         """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after

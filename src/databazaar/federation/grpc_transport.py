@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 from databazaar.errors import BazaarError
 from databazaar.federation.enrolment import OperatorFolder, operator_folder
-from databazaar.federation.exchange import Failures, Inspection, Lost, Replies
+from databazaar.federation.exchange import Failures, Lost, OnTransfers, Replies
 from databazaar.federation.payloads import Body, ChunkAssembler, PayloadTransfer, log
 from databazaar.federation.transport import Transport
 from databazaar.federation.wire import (
@@ -80,7 +80,7 @@ class GrpcTransport(Transport):
     reply is the memory in which it came down, not bytes. With `pack`, large messages are compressed between the
     server and the providers."""
 
-    def __init__(self, folder: Path, consumer: str = "", watch: Inspection | None = None, pack: bool = False) -> None:
+    def __init__(self, folder: Path, consumer: str = "", watch: OnTransfers | None = None, pack: bool = False) -> None:
         self._watch, self._pack = watch or _log, pack
         self._folder = folder
         self._consumer = consumer or f"process {os.getpid()}"

@@ -56,7 +56,7 @@ class Hearing:
         if entry.opens:
             self._terms = Terms.from_body(entry.body)
             self._defence = Defence.of(self._terms.rules.get("defence", {}))
-            self._court = DetectorState.new(self._terms.roster, self._defence.owners)
+            self._detector = DetectorState.new(self._terms.roster, self._defence.owners)
         elif self._terms is None or self._defence.off:
             return []
         elif entry.settles and entry.provider is not None:
@@ -68,8 +68,8 @@ class Hearing:
     def _judge(self, entry: Entry, terms: Terms) -> list[tuple[str, Notice]]:
         asked, self._valid = self._valid, {}
         findings = Findings.of(entry.body.get("findings", {}), len(asked), len(terms.roster))
-        judged = judge(self._defence, self._court, list(asked), list(asked.values()), findings)
-        self._court, found = judged.detector, []
+        judged = judge(self._defence, self._detector, list(asked), list(asked.values()), findings)
+        self._detector, found = judged.detector, []
         owners = judged.detector.owner_answers
         for verdict in judged.verdicts:
             for place in (verdict.provider, *(() if verdict.other is None else (verdict.other,))):

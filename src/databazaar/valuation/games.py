@@ -13,7 +13,7 @@ from databazaar.valuation.result import Tally, Vector
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""
 
-PurchaseEvaluation = Callable[[Coalitions], Vector]
+CoalitionWorth = Callable[[Coalitions], Vector]
 
 
 class Game:
@@ -29,7 +29,7 @@ class Game:
     """
 
     def __init__(
-        self, players: Sequence[str], worth: PurchaseEvaluation, *, batch: int = 1024, tally: Tally | None = None
+        self, players: Sequence[str], worth: CoalitionWorth, *, batch: int = 1024, tally: Tally | None = None
     ) -> None:
         if not players:
             raise BazaarError("a game needs at least one player")
