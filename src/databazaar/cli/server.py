@@ -73,7 +73,7 @@ def refuse_unfit(cash: str, federation: Path | None, proxy: str | None) -> None:
 
 
 def refuse_issuer(issuer: str | None, client: str | None) -> None:
-    """Whoever could change what the identity provider says could sign in as anybody."""
+    """A party that can change what the identity provider says could sign in as anybody."""
     if (issuer is None) != (client is None):
         raise BazaarError("--oidc-issuer and --oidc-client go together: give both, or neither")
     parts = urlsplit(issuer or "https://none")

@@ -42,7 +42,7 @@ class Held:
 @dataclass
 class DisputeFindings:
     """`broken` is what contradicts the ledger, `remarks` what else there is to say. `named` are the signed replies that
-    the ledger names, and how it has settled them: whoever was drawn twice in a round was asked once."""
+    the ledger names, and how it has settled them: a provider drawn twice in a round was asked once."""
 
     broken: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class DisputeFindings:
 
 
 def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
-    """The certificate of the market's authority, as the run names it, if no kit names another. Whoever knows better
+    """The certificate of the market's authority, as the run names it, if no kit names another. A caller that knows more
     gives it: a kit alone is not believed, since who accuses a market could have made the authority up."""
     if given is not None:
         try:

@@ -110,7 +110,7 @@ class FederatedEngine(Engine):
         if beginning.over:
             return
         self._quarantine.standings.clear()
-        for round, provider, reason in dict.fromkeys(beginning.ended):  # whoever was drawn twice was asked once
+        for round, provider, reason in dict.fromkeys(beginning.ended):  # one drawn twice was asked once
             self._quarantine.note(self._names[provider], round, reason, honest=is_honest(reason))
         absent = self._transport.wait_for(self._names, self._wait)
         here = [name for name in self._names if name not in absent]

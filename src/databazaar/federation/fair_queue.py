@@ -1,8 +1,8 @@
 """Several consumers over the same providers: every provider has a queue, in which asks wait for their turn.
 
-Consumers take turns, one ask each, whoever came first; so one with many asks delays another by one of them. Only so
-many asks of a queue are under way at a time, and an ask's clock does not run before its turn has come: whoever waits is
-late, and never void. No clock, no network and no thread in here.
+Consumers take turns, one ask each, in any order; so one with many asks delays another by one of them. Only so
+many asks of a queue are under way at a time, and an ask's clock does not run before its turn: one that waits is late,
+and never void. No clock, no network and no thread in here.
 """
 
 from __future__ import annotations

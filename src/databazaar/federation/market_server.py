@@ -98,7 +98,7 @@ class MarketServer:
         self._inside = _server(LOCAL, asking, 1000)
 
     def start(self) -> None:
-        """Listens for providers, then for consumers: whoever can ask, can ask all."""
+        """Listens for providers, then for consumers: a consumer that can ask can ask all providers."""
         certificate = ServerCertificate(self._market.server / "startup")
         credentials = grpc.dynamic_ssl_server_credentials(
             certificate.current(), certificate.renewed, require_client_authentication=True
@@ -132,7 +132,7 @@ class MarketServer:
     # Providers
 
     def _admit(self, context: Any) -> tuple[str, int]:
-        """Name and serial number of the certificate that TLS has checked; whoever is not welcome gets no further."""
+        """Name and serial number of the certificate that TLS has checked; others are refused."""
         seen = context.auth_context()
         try:
             certificate = x509.load_pem_x509_certificate(seen["x509_pem_cert"][0])

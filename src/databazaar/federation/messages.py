@@ -226,7 +226,7 @@ def decode_reply(
     data: Body, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str = ""
 ) -> Answered:
     """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError. Nobody has to sign it, nor
-    to say which question it answers; whoever does, must say the right one."""
+    to say which question it answers; one that does must say the right one."""
     reply, at = _addressed(data, asked, provider)
     if reply.question and question and reply.question != question:
         raise MessageError(OTHER_QUESTION)
@@ -243,7 +243,7 @@ def hear_reply(
 ) -> Heard:
     """The same of a reply that the provider must have signed, and by it the question and the update; or MessageError.
 
-    Whoever has signed a bad update is answerable for it: what is wrong with it is returned, and not raised.
+    The signer of a bad update is answerable for it: what is wrong with it is returned, and not raised.
     """
     reply, at = _addressed(data, asked, provider)
     if reply.question != question:

@@ -20,7 +20,7 @@ Body = bytes | memoryview
 """A message: bytes, or for a large one the memory in which it came down."""
 
 log = logging.getLogger("databazaar.federation.transfers")
-"""What moves, for whoever wants to see it: one line a second at the most, and only of large messages."""
+"""Logs what moves: one line a second at the most, and only of large messages."""
 
 
 def pieces(body: Body) -> Iterator[tuple[int, memoryview]]:
@@ -105,7 +105,7 @@ def amount(done: int, size: int) -> str:
 
 @contextmanager
 def overheard(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tells, while it lasts, of all that moves in this process: for whoever shows it on a terminal."""
+    """Tells, while it lasts, of all that moves in this process, for display on a terminal."""
 
     class Ear(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

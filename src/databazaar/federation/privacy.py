@@ -2,7 +2,7 @@
 
 Every step draws its rows by Poisson sampling, clips each row's gradient to norm `clip`, and adds Gaussian noise
 of standard deviation `noise` × `clip` to their sum. Rows and noise come from the operating system's entropy, number by
-number: whoever knew a seed could take the noise off again, and torch's generator has no more than 2³² of them.
+number: a party that knew a seed could remove the noise, and torch's generator has no more than 2³² of them.
 
 Nothing that a row holds can end in an error: parameters are the market's choice, so they may be such that one row's
 gradient overflows and another's does not. A gradient that is not finite counts as zero, and the answer is held within

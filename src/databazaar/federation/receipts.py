@@ -221,7 +221,7 @@ class ReceiptKeeper:
         return cls(kit / RECEIPTS, provider, market, (kit / "startup" / "rootCA.pem").read_text())
 
     def take(self, text: str, signature: str, certificate: str) -> bool:
-        """Keeps a receipt for good before it returns. False for one that is not the market's, or not for us: whoever
+        """Keeps a receipt for good before it returns. False for one that is not the market's, or not for us: who
         could be shown it would not take it for evidence."""
         signed = SignedReceipt.of(text, signature, certificate)
         known = signed is not None and (signed.receipt.market, signed.receipt.provider) == (

@@ -1,7 +1,7 @@
 """What a provider is told of verdicts: its own, and nobody else's.
 
 Verdicts are no entries of a ledger. They follow from the findings in it, and are worked out from its entries here as an
-audit does it: the arbiter's side to tell them, and whoever holds a receipt against a ledger to see that they are so.
+audit does it: the arbiter's side to tell them, and a party that compares a receipt with a ledger to verify them.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Replay:
             self._take_freed(entry)
 
     def _check_goes_on(self, entry: Entry) -> None:
-        """An entry of the round under way: an access to whoever is due, or the round's end."""
+        """An entry of the round under way: an access to the provider that is due, or the round's end."""
         if entry.round != self.audit.rounds:
             raise LedgerError(f"{entry}: stands in round {self.audit.rounds}")
         drawn, due, reserves = self.drawn, self.due, entry.kind == "reserve"

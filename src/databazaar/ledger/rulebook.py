@@ -49,7 +49,7 @@ class Drawn:
 
     @cached_property
     def asked(self) -> list[int]:
-        """Each provider once, in the order of the draws: whoever is drawn twice is asked once and paid twice."""
+        """Each provider once, in the order of the draws: a provider drawn twice is asked once and paid twice."""
         return list(dict.fromkeys(self.draws.tolist()))
 
 

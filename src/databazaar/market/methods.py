@@ -100,7 +100,7 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that; from Python, that of `Arbiter`."""
+    """The market as market.toml has it, with its own sampler, built-in or not; from Python, that of `Arbiter`."""
 
     sampler: Sampler | None = Adaptive()  # noqa: RUF009
     kind: ClassVar[str] = "market"

@@ -178,7 +178,7 @@ def best_paid(report: Report) -> Payout | None:
 
 
 def rules(report: Report) -> list[RuleView]:
-    """All rules of the market, each alike whoever wrote it."""
+    """All rules of the market, built-in or not, shown alike."""
     given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
     return [rule_view(noun, settings) for noun, settings in given]
 

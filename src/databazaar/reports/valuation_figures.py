@@ -42,7 +42,7 @@ OTHER_SHAPES = ("p", "*", ">", "H")
 
 
 def marks(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """A colour and a shape for every method, whoever wrote it: ours keep theirs, others take the next in turn.
+    """A colour and a shape for every method, built-in or not: ours keep theirs, others take the next in turn.
 
     >>> marks(["acme", "osmd"])
     {'acme': ('#8C510A', 'p'), 'osmd': ('#0072B2', 'o')}

@@ -1,6 +1,6 @@
 """Money that comes in and goes out: records of it, and a cashier who says when it has. We hold no money.
 
-Whoever operates the market takes deposits to its own bank account and pays out from there. Here stands only that it was
+The operator takes deposits to its own bank account and pays out from there. Here stands only that it was
 asked for and that the operator, or a cashier for it, has confirmed or refused it; a confirmed record is in the journal.
 """
 

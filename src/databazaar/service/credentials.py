@@ -113,7 +113,7 @@ def revoke_of(session: Session, person_id: str, *kinds: str) -> None:
 
 
 def redeem_link(session: Session, secret: str) -> Signed:
-    """Signs in whoever has the secret. Of two who use it at once one comes in: the database decides who."""
+    """Signs in the holder of the secret. Of two who use it at once one is signed in: the database decides."""
     moment, digest = now(), digest_of(secret)
     used = session.execute(
         update(Token)
@@ -168,7 +168,7 @@ def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) ->
     allowed = allowed_scopes(*roles)
     if kind == "session":
         return Caller(known.organisation_id, known.slug, *roles, allowed, known.person_id, known.id)
-    granted = allowed & frozenset(known.scopes)  # a program, whoever has made it
+    granted = allowed & frozenset(known.scopes)  # a program, whichever person made it
     return Caller(known.organisation_id, known.slug, *roles, granted, token_id=known.id)
 
 

@@ -53,7 +53,7 @@ class Kept:
 
 
 def own_file(session: Session, caller: Caller, file_id: str, lock: bool = False) -> File:
-    """With `lock`, it is there until the transaction ends: for whoever is about to use it."""
+    """With `lock`, it is there until the transaction ends: for a caller that is about to use it."""
     file = session.get(File, file_id)
     if file is None or file.organisation_id != caller.organisation_id or file.deleted_at is not None:
         raise MissingError(f"there is no file {file_id[:40]!r} of yours: upload it first")
@@ -271,7 +271,7 @@ def delete(session: Session, caller: Caller, file_id: str) -> File:
 
 
 def lock_file(session: Session, file_id: str) -> File:
-    """The file as it is now, for whoever is about to delete it."""
+    """The file as it is now, for a caller that is about to delete it."""
     query = select(File).where(File.id == file_id).with_for_update().execution_options(populate_existing=True)
     return session.scalars(query).one()
 

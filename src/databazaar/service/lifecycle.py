@@ -16,7 +16,7 @@ LONGEST_DETAIL = 1000
 
 
 def locked_job(session: Session, job_id: str) -> Job:
-    """The job, as it is now and held until the transaction ends. Whoever needs it and its contracts takes it first."""
+    """The job, as it is now and held until the transaction ends. Lock it before its contracts."""
     query = select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
     job = session.scalar(query)
     if job is None:

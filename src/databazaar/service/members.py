@@ -67,7 +67,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 @dataclass(frozen=True)
 class Invitation:
-    """`secret` goes into a one-time link, which whoever invites passes on."""
+    """`secret` goes into a one-time link, which the inviting person passes on."""
 
     organisation: Organisation
     person: Person
@@ -92,7 +92,7 @@ def invite(
 
 
 def make_operator(session: Session, name: str, slug: str, email: str) -> Invitation:
-    """A new organisation that operates the market. Whoever calls this has the machine: it asks for no caller."""
+    """A new organisation that operates the market. Its caller has the machine: no right is asked for."""
     return _founded(session, name, slug, email, operates=True)
 
 

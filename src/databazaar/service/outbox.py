@@ -53,7 +53,7 @@ def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = F
 
 
 def _require_writer(caller: Caller) -> None:
-    """Whoever may do more than look: a person who has signed in, or a token with a right to act."""
+    """A caller that may do more than look: a person who has signed in, or a token with a right to act."""
     if not caller.scopes - {"read"}:
         raise DeniedError("this needs a right to act, such as jobs or offers: use a token that has one")
 

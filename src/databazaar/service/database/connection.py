@@ -96,7 +96,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
 
 
 def _refuse_unfit(context: ExceptionContext) -> None:
-    """A zero byte in an id, a number of 30 digits: whoever has sent it can mend it, and it is no fault of the hub."""
+    """A zero byte in an id, a number of 30 digits: the sender can mend it, and it is no fault of the hub."""
     unfit = isinstance(context.sqlalchemy_exception, DataError)
     if unfit or isinstance(context.original_exception, UnicodeEncodeError | OverflowError):
         raise InvalidError("what was sent holds a text or a number that no database keeps: correct it")

@@ -214,7 +214,7 @@ class Account(Table):
 
 
 class JournalEntry(Table):
-    """One transaction between accounts, chained by hash. `key` makes a retry harmless. `salt` is random: whoever sees
+    """One transaction between accounts, chained by hash. `key` makes a retry harmless. `salt` is random: who sees
     the chain alone cannot guess amounts and compare."""
 
     __tablename__ = "journal_entries"

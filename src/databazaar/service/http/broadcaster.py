@@ -79,7 +79,7 @@ class Feed:
         return self._made[number]
 
     def take(self, rounds: Iterable[dict[str, Any]], state: dict[str, Any] | None) -> None:
-        """Adds what was read, and wakes whoever waits if any of it is new."""
+        """Adds what was read, and wakes the waiting viewers if any of it is new."""
         before = len(self.numbers), self.state
         for one in rounds:
             if one["round"] > self.last:

@@ -24,7 +24,7 @@ HEADERS = {
 }
 STRICT_TRANSPORT = "max-age=31536000"
 ANY_HOST = frozenset({"/healthz"})
-"""Asked by whoever keeps the machine running, under whatever name it has there."""
+"""Asked by monitoring, under any host name."""
 
 
 class SecureAnswers:

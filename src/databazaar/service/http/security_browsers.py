@@ -1,4 +1,4 @@
-"""Browsers that somebody has signed in from before: whoever guesses at a password elsewhere does not keep them waiting.
+"""Browsers that somebody has signed in from before: guesses of a password elsewhere do not lock them out.
 
 The cookie says nothing but that, for one account. It signs nobody in, and is worth only attempts at a password, which
 are bounded for each such browser too.

@@ -25,7 +25,7 @@ FAILURE = "failure.json"
 LOG = "runner.log"
 """What runners have printed, and where they failed: for the operator alone."""
 LOCK = "runner.lock"
-"""Held by whoever works in the folder: a runner, or who settles the job."""
+"""Held by the process that works in the folder: a runner or the settlement."""
 
 
 def without_places(settings: Settings, job_id: str, reason: object) -> str:

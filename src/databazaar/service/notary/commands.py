@@ -93,7 +93,7 @@ class Notaries:
         job = self._own(caller, job_id)
         if not self._begun(job):
             return RunStatus()
-        if job.state not in PLAYED:  # whoever settles it needs the folder
+        if job.state not in PLAYED:  # the settlement needs the folder
             found = RunFolder(self._settings.run_folder(job_id)).replay(record=False)
             return RunStatus(found.entries, found.head, found.rounds, (), found.closed)
         with self._run(job) as run:
@@ -178,7 +178,7 @@ class Notaries:
         return False
 
     def _refuse_ended(self, job: Job) -> None:
-        """For whoever has waited for the run while it ended, or has opened it just then: nothing more is passed on."""
+        """For a caller that waited for the run while it ended, or opened it just then: nothing more is passed on."""
         if job.id in self._ended:
             raise ConflictError("the job was stopped: the hub has settled it")
 

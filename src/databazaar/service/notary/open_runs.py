@@ -60,7 +60,7 @@ class OpenRuns:
                 held.users -= 1
 
     def drop(self, job_id: str) -> None:
-        """Lets go of a run, so that others can have its folder; waits for whoever has it."""
+        """Lets go of a run, so that others can have its folder; waits for its holder."""
         with self._lock:
             held = self._held.pop(job_id, None)
         if held is not None:

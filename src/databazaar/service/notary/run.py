@@ -123,7 +123,7 @@ def _settle(rules: RuleBook, ledger: Ledger, replies: RoundReplies, standing: _S
 OWN = {"arbiter": "own"}
 """What run.json says of such a run, whose models are nowhere at the hub."""
 REMEMBERED = 20_000
-"""The hashes of so many entries are at hand, for whoever sends what is here already."""
+"""The hashes of so many entries are at hand, for a client that sends them again."""
 MOST_ENTRIES = 20_000
 """Entries that are taken in one step."""
 TOLERATED = 3
@@ -286,7 +286,7 @@ class NotarisedRun:
         self.replies.keep(self._place)
 
     def close(self) -> bool:
-        """Ends the run for a consumer who has had enough of it, or has gone: whoever gave a valid answer is paid.
+        """Ends the run for a consumer who has had enough of it, or has gone: each valid answer is paid.
         False where no round is settled and none will be: nobody is paid then, and there is nothing to close."""
         if not self.closed and self.entries and (self.notary.audit.rounds or self.replies.answers):
             close_for(self.store, self.notary, self.replies)

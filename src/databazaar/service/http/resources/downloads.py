@@ -56,7 +56,7 @@ def download_model(job_id: str, call: Reading) -> Response:
                 _pack(archive, folder, name)
         size = packed.tell()
         packed.seek(0)
-        stack.pop_all()  # whoever sends it closes it
+        stack.pop_all()  # the sender closes it
     headers = {"Content-Disposition": f'attachment; filename="model-{job.id}.zip"', "Content-Length": str(size)}
     return StreamingResponse(_pieces(packed), media_type="application/zip", headers=headers)
 
