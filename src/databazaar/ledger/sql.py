@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -264,8 +265,17 @@ def _unreachable(reason: Exception) -> UncheckableError:
 
 
 def _durable(connection: Any, _record: Any) -> None:
+    """SQLite's busy timeout does not cover the change to WAL, so several processes that open a new file at once try
+    again for some seconds."""
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
+    for patience in range(PATIENCE, -1, -1):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as reason:
+            if not patience or "locked" not in str(reason):
+                raise
+            time.sleep(0.1)
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
 
