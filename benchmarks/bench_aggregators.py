@@ -19,9 +19,7 @@ from torch import Tensor
 from databazaar.aggregators import (
     Aggregator,
     CentredClipping,
-    FLTrust,
     GeometricMedian,
-    Guided,
     Krum,
     Mean,
     Median,
@@ -29,11 +27,11 @@ from databazaar.aggregators import (
 )
 from databazaar.engines import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import propose
+from databazaar.market.round import Proposed
 from databazaar.market.state import Best, State
 from databazaar.roster import RoundBudget
 
-RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping(), FLTrust()]
+RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping()]
 ROWS, WIDTHS = 10, (7_850, 1_000_000)
 
 
@@ -49,10 +47,8 @@ def best_of(work: Callable[[], object], times: int, device: torch.device) -> flo
     return best
 
 
-def state_of(rule: Aggregator, params: Tensor, reference: Tensor) -> State:
-    first = rule.init(params)
-    kept = rule.guide(first, reference) if isinstance(rule, Guided) else first
-    return State(0, params, 0.0, None, np.zeros(1), kept, Best(0, params, 0.0))
+def state_of(rule: Aggregator, params: Tensor) -> State:
+    return State(0, params, 0.0, None, np.zeros(1), rule.init(params), Best(0, params, 0.0))
 
 
 def table(times: int, device: torch.device) -> None:
@@ -65,13 +61,13 @@ def table(times: int, device: torch.device) -> None:
         line = f"{rule!r:40}"
         for width in WIDTHS:
             updates = torch.randn(ROWS, width, generator=torch.Generator().manual_seed(0)).to(device)
-            state, replies = state_of(rule, torch.zeros_like(updates[0]), updates.mean(0)), Replies(updates, {})
+            state, replies = state_of(rule, torch.zeros_like(updates[0])), Replies(updates, {})
 
             def move(rule: Aggregator = rule, state: State = state, updates: Tensor = updates) -> object:
                 return rule.combine(state.aggregator, updates, 1.0)
 
             def gains(rule: Aggregator = rule, state: State = state, replies: Replies = replies) -> object:
-                return propose(rule, state, drawn, replies, 1.0, None, "shapley")
+                return Proposed(rule, state, drawn, replies, 1.0, None, "shapley")
 
             seconds = best_of(move, times, device), best_of(gains, max(1, times // 5), device)
             base.setdefault(width, seconds[0])

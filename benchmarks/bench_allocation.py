@@ -35,14 +35,12 @@ from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
 from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler, Uniform
-from databazaar_experiments.samplers.memory import Memory
 
 Floats = NDArray[np.float64]
 
 TUNED = {f"osmd {eta:g} {alpha:g}": OSMD(eta, alpha) for eta in (0.3, 1, 3, 10) for alpha in (0.05, 0.3)}
 UNTUNED: dict[str, Sampler] = {
     "adaptive": Adaptive(),
-    "memory": Memory(),
     **({"coins": SAMPLERS.build({"kind": "coins"})} if "coins" in SAMPLERS.kinds() else {}),
     "uniform": Uniform(),
 }

@@ -27,6 +27,7 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
 from databazaar.roster import Roster, RoundBudget
+from databazaar_experiments.stacks.dual import DualSGD
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 PROVIDERS, SAMPLES, HOLDOUT = 10, 400, 1000
@@ -101,8 +102,8 @@ def rounds(times: int) -> None:
         return updates, evaluator.score(torch.cat([start + updates, start[None]])).utility.tolist()
 
     loop = LoopEngine(consumer.task, providers, cpu)
-    stacked = VectorizedEngine(consumer.task, providers, cpu, stacks=["stacked"])
-    dual = VectorizedEngine(consumer.task, providers, cpu, stacks=["dual"])
+    stacked = VectorizedEngine(consumer.task, providers, cpu)
+    dual = VectorizedEngine(consumer.task, providers, cpu, stacks=[DualSGD])
     ways: dict[str, Callable[[], tuple[Tensor, list[float]]]] = {
         "straightforward loop": lambda: straightforward(consumer, providers),
         "engine loop": lambda: round_of(loop),

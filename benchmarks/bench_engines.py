@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from databazaar import LocalSGD, Provider, build_model
-from databazaar.engines import Ask, Engine
-from databazaar.engines.select import make_engine
+from databazaar.engines import Ask, Engine, make_engine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.oracles import FullGradient, Oracle
 from databazaar.learning.task import Task

@@ -1,4 +1,4 @@
-"""The hub's journal: transfers a second by eight writers, one by one and in batches, and postings a second audited.
+"""The hub's journal: transfers a second by eight writers, and postings a second audited.
 
 .venv/bin/python benchmarks/bench_journal.py                                   # SQLite alone
 .venv/bin/python benchmarks/bench_journal.py --postgres postgresql://me@/empty  # and a new database of yours
@@ -21,27 +21,25 @@ from databazaar.service.database.upgrade import upgrade
 WRITERS = 8
 
 
-def write(url: str, writer: int, count: int, batch: int, tag: str, ready: Barrier) -> None:
+def write(url: str, writer: int, count: int, ready: Barrier) -> None:
     """One writer's deposits, each a transfer of two postings."""
     database = Database(url)
     with database.read() as session:
         journal.balance(session, "outside")
     ready.wait()
-    for begin in range(0, count, batch):
-        keys = [f"deposit:{tag}-{writer}-{number}" for number in range(begin, begin + batch)]
+    for number in range(count):
+        moved = {"outside": -1, f"cash:org{writer}": 1}
         with database.begin() as session:
-            journal.post_all(
-                session, [journal.Transfer("deposit", key, {"outside": -1, f"cash:org{writer}": 1}) for key in keys]
-            )
+            journal.post(session, "deposit", f"deposit:{writer}-{number}", moved)
     database.dispose()
 
 
-def measure(url: str, count: int, batch: int) -> float:
+def measure(url: str, count: int) -> float:
     """Seconds in which eight processes write their share of `count` transfers."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(WRITERS + 1)
-    share = count // WRITERS // batch * batch
-    given = [(url, writer, share, batch, f"b{batch}", ready) for writer in range(WRITERS)]
+    share = count // WRITERS
+    given = [(url, writer, share, ready) for writer in range(WRITERS)]
     processes = [context.Process(target=write, args=args) for args in given]
     for process in processes:
         process.start()
@@ -53,14 +51,13 @@ def measure(url: str, count: int, batch: int) -> float:
     return (time.perf_counter() - began) / (share * WRITERS)
 
 
-def bench(name: str, url: str, singles: int, batched: int) -> None:
+def bench(name: str, url: str, count: int) -> None:
     database = Database(url)
     upgrade(database)
     with database.begin() as session:
         session.add_all(Organisation(slug=f"org{number}", name=f"{number}") for number in range(WRITERS))
-    for count, batch in ((singles, 1), (batched, 100)):
-        each = measure(url, count, batch)
-        print(f"{name:10} batches of {batch:3}: {each * 1000:6.3f} ms a transfer, {1 / each:8.0f} a second", flush=True)
+    each = measure(url, count)
+    print(f"{name:10} {each * 1000:6.3f} ms a transfer, {1 / each:8.0f} a second", flush=True)
     with database.read() as session:
         began = time.perf_counter()
         found = journal.audit(session)
@@ -74,13 +71,12 @@ def bench(name: str, url: str, singles: int, batched: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--postgres", help="the address of an empty database")
-    parser.add_argument("--singles", type=int, default=1_600)
-    parser.add_argument("--batched", type=int, default=40_000)
+    parser.add_argument("--count", type=int, default=1_600)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bench("SQLite", f"sqlite:///{Path(folder) / 'hub.sqlite'}", given.singles, given.batched)
+        bench("SQLite", f"sqlite:///{Path(folder) / 'hub.sqlite'}", given.count)
     if given.postgres:
-        bench("PostgreSQL", given.postgres, given.singles, given.batched)
+        bench("PostgreSQL", given.postgres, given.count)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ import numpy as np
 
 from databazaar import Adaptive, Arbiter, Consumer, Provider, Report
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.exchange import Exchange, Failures, Replies
+from databazaar.federation.exchange import Exchange
 from databazaar.federation.messages import OracleMessage, TaskMessage
-from databazaar.federation.transport import Transport
+from databazaar.federation.transport import Failures, Replies, Transport
 from databazaar.federation.worker import ProviderWorker
 
 TARGET = np.array([1.0, -1.0, 0.5])

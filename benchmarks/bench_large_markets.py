@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from databazaar.ledger import Notary
-from databazaar.reports.written import write_report
+from databazaar.reports.run_page import write_report
 from databazaar.runs.folder import RunFolder
 from long_ledgers import make
 

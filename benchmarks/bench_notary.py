@@ -25,12 +25,13 @@ from databazaar.client.own_arbiter import NotaryClient as Hub
 from databazaar.client.own_arbiter import in_steps
 from databazaar.ledger import Entry, Notary
 from databazaar.runs.folder import RunFolder
-from databazaar.service import credentials, files, jobs, journal, members, offers
+from databazaar.service import credentials, files, jobs, journal, members, offers, submission
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrade import upgrade
 from databazaar.service.http.app import create_app
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.notary.run import NotarisedRun
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 from long_ledgers import make
 
@@ -107,7 +108,7 @@ def over_http(rounds: int, providers: int, hidden: int) -> None:
 def _played(hub: Hub, place: Path) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {"a round's entries": [], "a question": [], "a whole round": []}
     hub.report = _timed(hub.report, taken["a round's entries"])  # type: ignore[method-assign]
-    hub.ask = _timed(hub.ask, taken["a question"])  # type: ignore[method-assign]
+    hub.request = _timed(hub.request, taken["a question"])  # type: ignore[method-assign]
     last = [0.0]
 
     def tell(_: object) -> None:
@@ -145,7 +146,7 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
             invited = members.invite(session, operator.caller, **given)
             callers.append(credentials.redeem_link(session, invited.secret).caller)
         buyer, seller = callers
-        policy = {"price": 1, "approval": "automatic"}
+        policy = Policy(price=1, approval="automatic")
         slugs = []
         for number in range(providers):
             file = files.keep(session, seller, settings, "t.csv", io.BytesIO(table(number, 400)))
@@ -155,7 +156,7 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
                 "description": "",
                 "policy": policy,
             }
-            slugs.append(offers.make_file_offer(session, seller, settings, **told, file_id=file.id).slug)
+            slugs.append(offers.make_offer(session, seller, settings, **told, file_id=file.id).slug)
         spec = {
             "market": {"budget": f"{rounds * providers / 100:.2f}", "per_round": providers, "seed": 1},
             "data": {"target": "late", "task": "classification"},
@@ -166,7 +167,7 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
         cash = {"outside": -(10**6), journal.cash("buyer"): 10**6}
         journal.post(session, "deposit", "deposit:bench", cash)
         job = jobs.draft(session, buyer, settings, name="Bench", spec=spec, files={}, offers=slugs, mode="own")
-        jobs.submit(session, buyer, settings, job.id)
+        submission.submit(session, buyer, settings, job.id)
         jobs.fund(session, buyer, job.id)
         _, token = credentials.issue_token(session, buyer, label="bench", scopes=["read", "jobs"], days=1)
     database.dispose()

@@ -1,7 +1,6 @@
 """One ask of a large model beside the time that TLS alone needs for its bytes, and the memory of everybody on the way.
 
-    python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5] [--pack]
-    python benchmarks/bench_payloads.py --compression [--data FOLDER]     # of real parameters and updates, on no line
+    python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5]
 
 An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server,
 and an update of the same size back, signed by the provider and checked. "TLS" is a bare socket on loopback with the
@@ -33,7 +32,6 @@ import numpy as np
 import psutil
 import torch
 
-import compressed_updates
 from databazaar.engines.protocol import Ask
 from databazaar.federation import enrolment, server
 from databazaar.federation.engine import FederatedEngine
@@ -157,13 +155,13 @@ def bare_tls(market: Path, kit: Path) -> Iterator[Any]:
         far.join()
 
 
-def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, rounds: int, pack: bool) -> None:
+def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, rounds: int) -> None:
     count = int(megabytes * 1e6) // 4
     params = torch.from_numpy(np.random.default_rng(1).standard_normal(count, dtype=np.float32))
     own = {"arbiter": 4 * count}
     data = params.numpy().data.cast("B")
     asks, bare, peaks = [], [], dict.fromkeys([party.name for party in parties], 0)
-    with GrpcTransport(market, "benchmark", pack=pack) as transport:
+    with GrpcTransport(market, "benchmark") as transport:
         engine = FederatedEngine(TASK, ["p0"], transport, deadline=120.0, keys=MarketKeys.of(market))
         for number in range(rounds + 1):
             for party in parties:
@@ -193,24 +191,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 20, 100])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pack", action="store_true", help="with compression")
-    parser.add_argument("--compression", action="store_true", help="how far real updates shrink, and how fast")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "datasets", help="MNIST's")
     parser.add_argument("--provide", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.provide is not None:
         return provide(given.provide)
-    if given.compression:
-        return compressed_updates.main(given.data)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="payloads-") as name:
         root = Path(name)
         with federation(root) as (market, parties), bare_tls(market, root / "p0") as tls:
-            measure(market, parties, tls, 0.1, 3, False)
+            measure(market, parties, tls, 0.1, 3)
             for party in parties:
                 party.rest()
             for megabytes in given.megabytes:
-                measure(market, parties, tls, megabytes, given.rounds, given.pack)
+                measure(market, parties, tls, megabytes, given.rounds)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from databazaar import Consumer, Provider
 from databazaar.engines import Ask, VectorizedEngine
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
+from databazaar_experiments.stacks.dual import DualSGD
 
 Outcome = tuple[NDArray[np.float32], NDArray[np.float64]]
 """Updates [providers, d], and the utilities of the candidates and of the model itself."""
@@ -39,7 +40,7 @@ def orders(providers: Sequence[Provider]) -> NDArray[np.int64]:
 
 
 def with_databazaar(consumer: Consumer, providers: Sequence[Provider]) -> Callable[[], Outcome]:
-    engine = VectorizedEngine(consumer.task, providers, torch.device("cpu"), stacks=["dual"])
+    engine = VectorizedEngine(consumer.task, providers, torch.device("cpu"), stacks=[DualSGD])
     evaluator, start = consumer.evaluator(engine.device), consumer.initial_parameters()
     ask = Ask(start, list(range(len(providers))), round=0, seed=0)
 

@@ -38,8 +38,8 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.hub import progress
 from databazaar.service.hub.folder import MARKET
+from databazaar.service.lifecycle import OVER, JobState
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER, JobState
 from service_cost import cost
 from service_load import Callers, Memory, spread, viewers
 from service_market import Bought, make_market

@@ -27,10 +27,11 @@ from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, bui
 from databazaar.randomness import draws_stream, oracle_key
 from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import Sampler
-from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
-from databazaar.valuation.gradient import oracle_seed
-from databazaar.valuation.permutations import Shuffle
+from databazaar.valuation import MaxPermutations
+from databazaar.valuation.monte_carlo import Shuffle
+from databazaar_experiments.fed_shapley import FedShapley
 from databazaar_experiments.first_layer import FirstLayerFedShapley
+from databazaar_experiments.g_shapley import GShapley, oracle_seed
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 
@@ -177,8 +178,8 @@ def speed(n: int, permutations: int, rounds: int, block: int, tight: bool) -> No
     fast, got = Timing.of(lambda: FirstLayerFedShapley(stop=stop, rounds=rounds).run(consumer, providers))
     line(f"FedSV-PS, {rounds} rounds of {permutations} permutations", slow, fast, 1, expected, got.values)
     slow, expected = Timing.of(lambda: loop.g_shapley(1))
-    got = g_shapley(consumer, providers, stop=MaxPermutations(1))
-    fast, _ = Timing.of(lambda: g_shapley(consumer, providers, stop=MaxPermutations(block), batch=block))
+    got = GShapley(stop=MaxPermutations(1)).run(consumer, providers)
+    fast, _ = Timing.of(lambda: GShapley(stop=MaxPermutations(block), batch=block).run(consumer, providers))
     line(f"G-Shapley, {block} permutations", slow, fast, block, expected, got.values)
 
 
@@ -197,8 +198,8 @@ def growth(sizes: list[int], rounds: int, permutations: int) -> None:
         print(f"{n:>5}{uniform.wall:8.2f}{uniform.cpu:8.2f}{osmd.wall:8.2f}{osmd.cpu:8.2f}", end="")
         print(f"{osmd.wall / uniform.wall:7.2f}{osmd.cpu / uniform.cpu:7.2f}", end="", flush=True)
         stop = MaxPermutations(permutations)
-        for method, options in ((g_shapley, {"stop": stop}), (fed_shapley, {"rounds": rounds})):
-            spent, _ = Timing.of(partial(method, consumer, providers, **options))
+        for method in (GShapley(stop=stop), FedShapley(rounds=rounds)):
+            spent, _ = Timing.of(partial(method.run, consumer, providers))
             print(f"{spent.wall:8.1f}{spent.cpu:8.1f}", end="", flush=True)
         print(flush=True)
 

@@ -45,7 +45,7 @@ from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 
 try:
     from databazaar.config.jobs import demo_job  # since the rooms of 0.2.0
-    plain = {"stacks": ("stacked",)}
+    plain = {}
 except ImportError:
     from databazaar.jobs import demo_job
     plain = {"dual": False}

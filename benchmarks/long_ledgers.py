@@ -19,7 +19,7 @@ from databazaar.ledger.sql import SqlStore
 from databazaar.money import Currency
 from databazaar.roster import ProviderTerms, Roster
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_card import Outline
+from databazaar.runs.model_folder import Outline
 from databazaar.vectors import hash_array, pack
 
 BULK = 20_000

@@ -10,7 +10,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from databazaar.data.fraud import TARGET, fraud_banks
-from databazaar.service import cash, credentials, files, jobs, members, offers
+from databazaar.service import cash, credentials, files, jobs, members, offers, submission
 from databazaar.service.caller import SCOPES, Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrade import upgrade
@@ -43,7 +43,7 @@ def make_market(settings: Settings, database: Database, consumers: int, count: i
         story = fraud_banks()
         for bank in story.banks:
             provider = _invited(session, operator, bank.id, provides=True)
-            offers.make_file_offer(
+            offers.make_offer(
                 session,
                 provider,
                 settings,
@@ -62,8 +62,8 @@ def make_market(settings: Settings, database: Database, consumers: int, count: i
             spec = {**SPEC, "market": market}
             kept = {"holdout": holdout}
             job = jobs.draft(session, caller, settings, name=f"Job {seed}", spec=spec, files=kept, offers=chosen)
-            jobs.submit(session, caller, settings, job.id)
-            cash.request_deposit(session, caller, settings, accesses * PRICE)
+            submission.submit(session, caller, settings, job.id)
+            cash.request(session, caller, settings, "deposit", accesses * PRICE)
             bought.append(Bought(job.id, token))
     return bought
 

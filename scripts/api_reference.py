@@ -25,7 +25,7 @@ needs in a shell.
 - **Once.** With an `Idempotency-Key` (8 to 100 visible characters, new for each new request) a POST or a DELETE is done
   once: sent again by the same token with the same body within a week, it gets the same answer, refusals included, with
   `Idempotency-Replayed: true`. With another body it is 422. A duplicate that comes while the first is under way waits
-  for it. Answers that hold a secret are kept encrypted under the token that asked. What an own arbiter sends is its own
+  for it. Answers are kept encrypted under the token that asked. What an own arbiter sends is its own
   key: its entries and questions take no other, and do nothing twice.
 - **Refusals** are `{"error": "one sentence with its remedy", "code": "…"}`: 401 `unknown_caller`, 403 `denied`, 404
   `missing`, 409 `conflict`, 413 `too_large`, 422 `invalid`, 429 `too_many` with `Retry-After`, 503 `unavailable`.
@@ -45,7 +45,7 @@ once() { echo "Idempotency-Key: $(python3 -c 'import uuid; print(uuid.uuid4())')
 # a provider uploads a table and offers it, at 5 cents an access
 FILE=$(ask "$PROVIDER" --form file=@table.csv "$HUB/v1/files" | field id)
 OFFER=$(ask "$PROVIDER" --json "{\\"name\\": \\"Walks\\", \\"slug\\": \\"walks\\", \\"file_id\\": \\"$FILE\\",
-  \\"policy\\": {\\"price\\": 5, \\"approval\\": \\"automatic\\"}}" "$HUB/v1/offers/file" | field slug)
+  \\"policy\\": {\\"price\\": 5, \\"approval\\": \\"automatic\\"}}" "$HUB/v1/offers" | field slug)
 
 # a consumer sees columns and price, makes a job of a market.toml that names the offer, and asks its provider
 ask "$CONSUMER" "$HUB/v1/offers/$OFFER"

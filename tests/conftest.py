@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from affected import affected
+from browsing import close_browser
 from databazaar.aggregators import AGGREGATORS
-from databazaar.engines.stacks import STACKS
 from databazaar.federation import pki
 from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
@@ -77,6 +77,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    close_browser()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--affected-first", action="store_true", help="begin with the tests of what has changed")
 
@@ -94,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _rules_of_one_test() -> Iterator[None]:
     """A rule that a test makes known to the process is forgotten after it."""
-    registries = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, METHODS, STACKS, UTILITIES)
+    registries = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, METHODS, UTILITIES)
     before = [dict(registry._own) for registry in registries]
     yield
     for registry, known in zip(registries, before, strict=True):

@@ -35,7 +35,7 @@ FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation
 
 
 def changed(*changes: tuple[str, object]) -> dict[str, Any]:
-    """`MINIMAL` with settings such as "sampler.alpha" or "providers.0.id" replaced, or removed by `GONE`."""
+    """`MINIMAL` with settings such as "oracle.step" or "providers.0.id" replaced, or removed by `GONE`."""
     settings = copy.deepcopy(MINIMAL)
     for path, value in changes:
         steps: list[Any] = [int(part) if part.isdigit() else part for part in path.split(".")]
@@ -62,10 +62,10 @@ def test_defaults() -> None:
     assert (market.name, market.per_round, market.seed, market.budget_minor) == ("market", 10, 0, 100)
     assert (north.owner, north.price_minor) == ("north", 1)
     assert plain(market.model) == {"kind": "mlp", "hidden": [32]}
-    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64, "optimizer": "sgd"}
+    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64}
     assert plain(market.oracle) == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
-    assert plain(market.sampler) == {"kind": "adaptive", "alpha": 0.01}
+    assert plain(market.sampler) == {"kind": "adaptive"}
     assert (market.consumer.train, market.data.audit) == (None, None)
     assert (plain(market.aggregator), plain(market.payment)) == ({"kind": "mean"}, PER_ACCESS)
     assert market.stops == ()
@@ -96,7 +96,7 @@ def commented() -> dict[tuple[str, str], dict[str, Any]]:
 def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
     shown = commented()
     by_kind = {key: settings for key, settings in shown.items() if key[1]}
-    assert {("model", "cnn"), ("aggregator", "krum"), ("sampler", "osmd")} <= set(by_kind)
+    assert {("model", "cnn"), ("oracle", "stochastic-gradient")} <= set(by_kind)
     for (section, kind), settings in by_kind.items():
         market = parse_market(changed((section, {"kind": kind, **settings})))
         assert plain(getattr(market, section)).items() >= {"kind": kind, **settings}.items()
@@ -130,19 +130,16 @@ def test_money_is_read_in_minor_units() -> None:
 @given(
     budget=st.integers(1000, 2**63 - 1),
     seed=st.integers(0, 2**63 - 1),
-    by_hand=st.none() | st.tuples(st.floats(1e-6, 10), st.floats(0, 1)),
+    sampler=st.sampled_from(["adaptive", "osmd", "uniform"]),
     hidden=st.lists(st.integers(1, 64), min_size=1, max_size=3),
     url=st.none() | st.just("postgresql+psycopg://host/name"),
 )
-def test_a_market_survives_json(
-    budget: int, seed: int, by_hand: tuple[float, float] | None, hidden: list[int], url: str | None
-) -> None:
-    sampler = {} if by_hand is None else {"kind": "osmd", "eta": by_hand[0], "alpha": by_hand[1]}
+def test_a_market_survives_json(budget: int, seed: int, sampler: str, hidden: list[int], url: str | None) -> None:
     market = parse_market(
         changed(
             ("market.budget", budget),
             ("market.seed", seed),
-            ("sampler", sampler),
+            ("sampler.kind", sampler),
             ("model.hidden", hidden),
             ("ledger.url", url),
         )
@@ -165,36 +162,27 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
 @pytest.mark.parametrize(
     ("changes", "field", "remedy"),
     [
-        ([("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be above 0 and at most 1", "change it"),
-        ([("sampler.alpha", 0)], "sampler.alpha = 0 must be above 0 and at most 1", "change it"),
-        ([OSMD, ("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be between 0 and 1", "change it"),
-        ([OSMD, ("sampler.alpha", -0.1)], "sampler.alpha = -0.1 must be between 0 and 1", "change it"),
-        ([("sampler.alpha", float("nan"))], "sampler.alpha = nan must be a finite number", "change it"),
-        ([("sampler.alpha", "high")], "sampler.alpha = 'high' must be a number", "change it"),
-        ([OSMD, ("sampler.eta", 0)], "sampler.eta = 0 must be above 0", "change it"),
-        ([OSMD, ("sampler.eta", float("inf"))], "sampler.eta = inf must be a finite number", "change it"),
-        ([OSMD, ("sampler.eta", 0.1)], "sampler: eta is given without alpha", "give both"),
-        ([OSMD, ("sampler.alpha", 0.1)], "sampler: alpha is given without eta", "give both"),
+        ([("sampler.alpha", 0.1)], "sampler.alpha is set from Python alone, as Adaptive(alpha=…)", "remove it"),
+        ([OSMD, ("sampler.eta", 0.1)], "sampler.eta is set from Python alone, as OSMD(eta=…)", "remove it"),
+        ([("oracle.momentum", 0.1)], "oracle.momentum is set from Python alone, as LocalSGD(momentum=…)", "remove it"),
+        ([("oracle.step", 0)], "oracle.step = 0 must be above 0", "change it"),
+        ([("oracle.step", float("nan"))], "oracle.step = nan must be a finite number", "change it"),
+        ([("oracle.step", float("inf"))], "oracle.step = inf must be a finite number", "change it"),
+        ([("oracle.step", "high")], "oracle.step = 'high' must be a number", "change it"),
         (
-            [("sampler.eta", 0.1)],
-            'sampler.eta is for kind = "osmd" and sampler.kind = "adaptive"',
-            "remove eta or change the kind",
+            [("oracle", {"kind": "stochastic-gradient", "step": 0.1})],
+            'oracle.step is for kind = "local-sgd" and oracle.kind = "stochastic-gradient"',
+            "remove step or change the kind",
         ),
-        (
-            [("sampler", {"kind": "uniform", "eta": 0.1})],
-            'sampler.eta is for kind = "osmd" and sampler.kind = "uniform"',
-            "remove eta or change the kind",
-        ),
-        ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),
         ([("sampler", 3)], "sampler = 3 must be a section", "change it"),
         ([("sampler.kind", 3)], "sampler.kind = 3 must be text", "change it"),
-        ([OSMD, ("sampler.switches", 2)], "sampler.switches is not a setting", "use kind, eta, alpha, or remove it"),
+        ([("utility.floor", 2)], "utility.floor is not a setting", "use kind, or remove it"),
         (
             [("sampler.kind", "greedy")],
             "sampler.kind = 'greedy' must be one of 'adaptive', 'osmd', 'uniform'",
             "change it",
         ),
-        ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),
+        ([("oracle.stpe", 0.1)], "oracle.stpe is not a setting", "did you mean `step`?"),
         ([("samplr", {})], "samplr is not a setting", "did you mean `sampler`?"),
         ([("loss", {})], "loss is not a setting", "use market, data, consumer, model"),
         ([("providers.1.prise", "2")], "providers[1].prise is not a setting", "did you mean `price`?"),
@@ -296,8 +284,8 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "remove batch_size or change the kind",
         ),
         ([("oracle", {"kind": "stochastic-gradient", "batch_size": 0})], "oracle.batch_size = 0", "change it"),
-        ([("oracle.momentum", 0.5)], "oracle.momentum is not a setting", "use kind, step, batch_size, epochs, steps"),
         ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
+        ([("training.step", 0)], "training.step = 0 must be above 0", "change it"),
         ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),
         ([("engine.device", "tpu")], "engine.device = 'tpu' is not understood", '"cuda"'),
         ([("consumer.name", " shop")], "consumer.name = ' shop' must be visible text", "change it"),

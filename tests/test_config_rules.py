@@ -101,13 +101,11 @@ def refusal(**sections: Any) -> str:
 def test_rules_of_ours_survive_json() -> None:
     stops = [
         {"kind": "no-progress"},
-        {"kind": "no-progress", "rounds": 4},
         {"kind": "target-utility", "utility": 1},
     ]
     market = parse_market({**MARKET, "aggregator": {}, "payment": {}, "stops": stops})
     assert plain(market.stops) == [
-        {"kind": "no-progress", "rounds": 30},
-        {"kind": "no-progress", "rounds": 4},
+        {"kind": "no-progress"},
         {"kind": "target-utility", "utility": 1.0},
     ]
     assert parse_market(json.loads(json.dumps(plain(market)))) == market
@@ -125,8 +123,8 @@ def test_rules_of_ours_survive_json() -> None:
         ({"stops": [3]}, ["stops[0] = 3 must be a section", "change it"]),
         ({"stops": [{"utility": 0.9}]}, ["stops[0].kind is missing", "add `kind` to stops[0]"]),
         ({"stops": [{"kind": "target-utility"}]}, ["stops[0].utility is missing", "add `utility` to stops[0]"]),
-        ({"stops": [{"kind": "no-progress", "rounds": 3}]}, ["stops[0].rounds = 3 must be between 4", "change it"]),
-        ({"stops": [{"kind": "no-progress", "errors": 2}]}, ["stops[0].errors is not a setting", "use kind, rounds"]),
+        ({"stops": [{"kind": "no-progress", "rounds": 3}]}, ["stops[0].rounds is set from Python alone", "remove it"]),
+        ({"stops": [{"kind": "no-progress", "errors": 2}]}, ["stops[0].errors is set from Python alone", "remove it"]),
         (
             {"stops": [{"kind": "target-utility", "utility": float("nan")}]},
             ["stops[0].utility = nan must be a finite number", "change it"],
@@ -135,7 +133,7 @@ def test_rules_of_ours_survive_json() -> None:
             {"stops": [{"kind": "no-progress"}, {"kind": "no-progress", "utility": 0.9}]},
             ['stops[1].utility is for kind = "target-utility" and stops[1].kind = "no-progress"', "remove utility"],
         ),
-        ({"stops": [{"kind": "no-progress", "roudns": 3}]}, ["stops[0].roudns is not", "did you mean `rounds`?"]),
+        ({"stops": [{"kind": "target-utility", "utlity": 3}]}, ["stops[0].utlity is not", "did you mean `utility`?"]),
         ({"stops": [{"kind": "budget"}]}, ["stops[0].kind = 'budget' is a stop of every run: remove it"]),
         ({"stops": [{"kind": "patience", "rounds": 3}]}, ["'patience' is a stop of every run: remove it"]),
         (
@@ -241,10 +239,9 @@ kind = "target-utility"
 utility = 0.9
 [[stops]]
 kind = "no-progress"
-rounds = 6
 """
     job = market_job(written(tmp_path, rules), {"market": {"seed": 7}})
-    assert job.rules() == {**OURS, "stops": (TargetUtility(0.9), NoProgress(6, 0.0))}
+    assert job.rules() == {**OURS, "stops": (TargetUtility(0.9), NoProgress())}
     again = from_recipe(json.loads(json.dumps(job.recipe)))
     assert (again.rules(), again.seed) == (job.rules(), 7)
 

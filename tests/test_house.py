@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import databazaar
+from processes import run
 
 pytestmark = pytest.mark.slow
 
@@ -77,15 +78,13 @@ def test_the_licence_is_apache_2_in_full() -> None:
 
 @pytest.mark.process
 def test_the_readmes_python_runs(tmp_path: Path) -> None:
-    """Each block by itself, in an empty folder, in a fresh process with warnings as errors."""
+    """Each block by itself, in an empty folder, in a process of its own with warnings as errors."""
     assert BLOCKS or "Arbiter" not in README, "README.md speaks of Arbiter without a ```python block"
     for place, block in enumerate(BLOCKS):
         folder = tmp_path / str(place)
         folder.mkdir()
         (folder / "readme.py").write_text(block, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "readme.py"], cwd=folder, capture_output=True, text=True, timeout=300
-        )
+        done = run([sys.executable, "-W", "error", "readme.py"], cwd=folder, draws=True)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
 
 
@@ -143,7 +142,7 @@ def test_the_places_that_no_test_runs_are_there() -> None:
                 )
 
 
-@pytest.mark.parametrize(("function", "status"), [("need_packages", 0), ("of_no_such_name", 1)])
+@pytest.mark.parametrize(("function", "status"), [("passphrase", 0), ("of_no_such_name", 1)])
 @pytest.mark.process
 def test_a_gap_must_be_named(function: str, status: int, tmp_path: Path) -> None:
     regions = {"": {"missing_lines": []}, function: {"missing_lines": [7, 8]}}

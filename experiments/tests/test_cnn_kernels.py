@@ -1,4 +1,4 @@
-"""The CUDA source, compiled as plain C++ (phase by phase), against the clear version in engines/stacked.py."""
+"""The CUDA source, compiled as plain C++ (phase by phase), against the clear version in engines/stacks.py."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from databazaar import Consumer, Provider
 from databazaar.engines import VectorizedEngine
 from databazaar.engines.orders import Planner, Rows
-from databazaar.engines.stacked import StackedOracle
-from databazaar.engines.stacks import STACKS, BatchPlan, Data, Workload
+from databazaar.engines.stacks import BatchPlan, Data, StackedOracle, Workload
 from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.models import build_model, caller, split_fixed_prefix
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
@@ -26,6 +25,7 @@ from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator, UtilityFunction
 from databazaar.testing import check_engine
 from databazaar_experiments.stacks.cnn import Form, FusedCNN, FusedEvaluator, FusedOutputs, Launch, evaluator_for, suits
+from databazaar_experiments.stacks.dual import DualSGD
 
 pytestmark = pytest.mark.process
 
@@ -156,9 +156,7 @@ def test_an_evaluator_scores_alike_with_fused_outputs(
     np.testing.assert_allclose(fast.loss, plain.loss, rtol=1e-5)
 
 
-def test_an_engine_takes_the_kernels_for_the_oracles_that_they_suit(
-    on_host: OnHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_takes_the_kernels_for_the_oracles_that_they_suit(on_host: OnHost) -> None:
     class CompiledHere(FusedCNN):
         @classmethod
         def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> FusedCNN | None:
@@ -167,14 +165,13 @@ def test_an_engine_takes_the_kernels_for_the_oracles_that_they_suit(
             assert isinstance(oracle, LocalSGD)
             return cls(work.task, oracle.momentum, shape[1], work.data, on_host)
 
-    monkeypatch.setitem(STACKS._own, "fused", CompiledHere)
     data, (task, params) = market([11, 23, 17]), task_and_params(1)
     oracles: list[Oracle] = [LocalSGD(0.3, 5), LocalSGD(0.2, 3, momentum=0.4), FullGradient()]
     providers = [
         Provider(f"p{i}", (data.x[start : start + size], data.y[start : start + size]), oracle)
         for i, (oracle, start, size) in enumerate(zip(oracles, data.starts, data.sizes, strict=True))
     ]
-    engine = VectorizedEngine(task, providers, CPU, stacks=["fused", "dual", "stacked"])
+    engine = VectorizedEngine(task, providers, CPU, stacks=[CompiledHere, DualSGD])
     assert engine.stacks == dict(zip(oracles, ["fused", "fused", "stacked"], strict=True))
     check_engine(engine, task, providers, params[0])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from torch import nn
 
 from databazaar import LocalSGD, Provider
 from databazaar.engines import VectorizedEngine
-from databazaar.engines.vectorized import NotVectorizableError
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import FullGradient, Oracle
@@ -63,5 +61,5 @@ def test_it_is_chosen_where_it_pays() -> None:
     half = market(oracle, [5, 6], precision="bf16")
     assert VectorizedEngine(*half, CPU, stacks=PAPER_STACKS).stacks[oracle] == "stacked"
     assert VectorizedEngine(*market(oracle, [5, 6]), CPU).stacks[oracle] == "stacked"
-    with pytest.raises(NotVectorizableError, match="dual suits FullGradient"):
-        VectorizedEngine(*market(FullGradient(), [5]), CPU, stacks=["dual"])
+    full = FullGradient()
+    assert VectorizedEngine(*market(full, [5]), CPU, stacks=PAPER_STACKS).stacks[full] == "stacked"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,11 +17,10 @@ from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult
-from databazaar.valuation.context import Context
-from databazaar.valuation.federated import FedShapley
-from databazaar.valuation.gradient import GShapley
-from databazaar.valuation.method import Method
+from databazaar.valuation.method import Context
 from databazaar.valuation.result import Tally
+from databazaar_experiments.fed_shapley import FedShapley
+from databazaar_experiments.g_shapley import GShapley
 from databazaar_experiments.lockstep import run_in_lockstep
 from small_markets import torch_market
 
@@ -63,18 +63,22 @@ def test_seeds_in_lockstep_make_the_draws_that_they_make_alone() -> None:
         assert isinstance(run.accounts, Ledger)
         audit = audit_entries(run.accounts.store.entries())
         assert audit.ok and audit.closed, audit.message
-        drawn = [[access.provider for access in played.accesses] for played in audit.history]
+        assert audit.record is not None
+        drawn = [[access.provider for access in played.accesses] for played in audit.record.rounds]
         assert drawn == [[access.provider for access in played.accesses] for played in report.rounds]
         np.testing.assert_allclose(run.state.params, alone.last_parameters, rtol=1e-4, atol=1e-5)
 
 
-def valued(make: Callable[[int], Method], shares: list[float]) -> tuple[list[ValuationResult], list[ValuationResult]]:
+def valued(
+    make: Callable[[int], FedShapley | GShapley], shares: list[float]
+) -> tuple[list[ValuationResult], list[ValuationResult]]:
     """All seeds in lockstep, and each seed alone, on one market."""
     consumer, providers = torch_market(flips=(0.0, 0.2, 0.6, 0.4), budget=24, per_round=3)
     engine, evaluator = VectorizedEngine(consumer.task, providers, CPU), consumer.evaluator(CPU)
 
     def value(seed: int, engine: Engine, evaluator: Evaluator) -> ValuationResult:
-        return make(seed).value(Context(consumer, tuple(providers), engine, evaluator, Tally(), shares.append))
+        context = Context(consumer, tuple(providers), engine, evaluator, Tally())
+        return replace(make(seed), progress=shares.append).value(context)
 
     found = run_in_lockstep([partial(value, seed) for seed in SEEDS], engine, evaluator)
     return found, [value(seed, engine, evaluator) for seed in SEEDS]
@@ -88,7 +92,7 @@ def valued(make: Callable[[int], Method], shares: list[float]) -> tuple[list[Val
     ],
     ids=["fedsv", "g-shapley"],
 )
-def test_valuations_side_by_side_equal_each_alone(make: Callable[[int], Method]) -> None:
+def test_valuations_side_by_side_equal_each_alone(make: Callable[[int], FedShapley | GShapley]) -> None:
     """They stop after different numbers of permutations: who has stopped leaves the others alone."""
     shares: list[float] = []
     found, alone = valued(make, shares)

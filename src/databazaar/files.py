@@ -36,20 +36,27 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666, within: Path | No
     or a pipe too, is replaced and not written to. Drafts that a killed process has left in the folder are removed.
     """
     try:
-        with _opened(path.parent, within, make=True) as folder:
-            _sweep(folder)
-            file, draft = _new_draft(folder, path.name, mode)
-            try:
-                with file:
-                    _write(file, content)
-                    os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(draft, dir_fd=folder)
-                raise
-            os.fsync(folder)
+        write_pieces(path, [content], mode, within)
     except OSError as reason:
         raise BazaarError(f"{path} cannot be written ({reason.strerror}): choose another place") from None
+
+
+def write_pieces(
+    path: Path, pieces: Sequence[bytes | memoryview], mode: int = 0o666, within: Path | None = None
+) -> None:
+    """As `write_whole`, from several pieces of memory; where it fails it is an OSError."""
+    with _opened(path.parent, within, make=True) as folder:
+        _sweep(folder)
+        file, draft = _new_draft(folder, path.name, mode)
+        try:
+            with file:
+                _write(file, *pieces)
+                os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+        os.fsync(folder)
 
 
 def _new_draft(folder: int, name: str, mode: int) -> tuple[FileIO, str]:
@@ -65,10 +72,11 @@ def _new_draft(folder: int, name: str, mode: int) -> tuple[FileIO, str]:
         file.close()  # swept away before it was held
 
 
-def _write(file: FileIO, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[file.write(rest) :]
+def _write(file: FileIO, *pieces: bytes | memoryview) -> None:
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[file.write(rest) :]
     os.fsync(file.fileno())
 
 
@@ -201,12 +209,22 @@ def unless_locked(path: Path, within: Path | None = None) -> Iterator[bool]:
             yield True
 
 
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> contextlib.AbstractContextManager[None]:
     """One process at a time, each waiting for the one before it. The file holds nothing, and is made where needed."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return _locked(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
+
+
+def _held(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Holds a folder, not a link to one; where another process does, it is an OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return _locked(folder, flags, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, flags: int, operation: int) -> Iterator[None]:
+    descriptor = os.open(path, flags, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, operation)
         yield
     finally:
         os.close(descriptor)
@@ -216,36 +234,28 @@ def alone(path: Path) -> Iterator[None]:
 def new_folder(path: Path) -> Iterator[Path]:
     """A draft of a folder, to be filled; in the end it gets its name, all of it or nothing, also after a power cut.
 
-    Drafts of that name which a killed process has left are removed.
+    Drafts of that name which a killed process has left are removed. Where something fails, parents that are new go as
+    well.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(".*.partial"):
-        if _is_draft_of(left.name, path.name):
-            with contextlib.suppress(OSError), _held(left):
-                shutil.rmtree(left)
+    missing = [folder for folder in path.parents if not folder.exists()]  # the deepest first
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
-    draft.mkdir()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(".*.partial"):
+            if _DRAFT.fullmatch(left.name) and left.name.removeprefix(".").rsplit(".", 2)[0] == path.name:
+                with contextlib.suppress(OSError), _held(left):
+                    shutil.rmtree(left)
+        draft.mkdir()
         with _held(draft):
             yield draft
             draft.rename(path)
         with _opened(path.parent, None) as parent:
             os.fsync(parent)
-    except BaseException:
+    except BaseException as reason:
         shutil.rmtree(draft, ignore_errors=True)
+        for made in missing:
+            with contextlib.suppress(OSError):
+                made.rmdir()
+        if isinstance(reason, OSError):
+            raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
         raise
-
-
-def _is_draft_of(draft: str, name: str) -> bool:
-    return _DRAFT.fullmatch(draft) is not None and draft.removeprefix(".").rsplit(".", 2)[0] == name
-
-
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Holds a folder, not a link to one; where another process does, it is an OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)

@@ -230,7 +230,7 @@ ENGINES = Registry(
 """Every engine by its kind. An engine is no rule, and imports torch: so its class is named here, and found when it is
 used. `make(task, providers, device, **settings)` makes one."""
 
-HELPERS = ("check", "protocol")
+HELPERS = ("protocol",)
 """Modules of a package of rules that have none."""
 
 

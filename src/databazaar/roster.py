@@ -86,12 +86,6 @@ class ProviderTerms:
         return replace(self, price=self.price_at(round), price_changes=later)
 
 
-def _first_again(ids: Iterable[str]) -> str:
-    """The first that has come before."""
-    seen: set[str] = set()
-    return next(id for id in ids if id in seen or seen.add(id))  # type: ignore[func-returns-value]
-
-
 def _whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
@@ -110,7 +104,8 @@ class Roster(Displayed):
         if not self.ids:
             raise BazaarError("a market needs at least one provider")
         if len(set(self.ids)) < len(self.ids):
-            raise BazaarError(f"two providers are called {_first_again(self.ids)}: give each an id of its own")
+            again = next(id for id, times in Counter(self.ids).items() if times > 1)
+            raise BazaarError(f"two providers are called {again}: give each an id of its own")
 
     @classmethod
     def of(cls, offers: Iterable[tuple[str, str, int]]) -> Roster:

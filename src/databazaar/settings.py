@@ -19,7 +19,7 @@ import dataclasses
 import difflib
 import json
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
@@ -48,24 +48,11 @@ class Fault(str):
         return made
 
 
-class Faults:
-    """What is wrong with settings, one sentence each; settings that do not exist come first."""
-
-    def __init__(self) -> None:
-        self._unknown: list[Fault] = []
-        self._wrong: list[Fault] = []
-
-    def __iter__(self) -> Any:
-        return iter([*self._unknown, *self._wrong])
-
-    def __bool__(self) -> bool:
-        return bool(self._unknown or self._wrong)
+class Faults(list[Fault]):
+    """What is wrong with settings, one sentence each."""
 
     def add(self, sentence: str, place: str = "") -> None:
-        self._wrong.append(Fault(sentence, place))
-
-    def unknown(self, sentence: str, place: str = "") -> None:
-        self._unknown.append(Fault(sentence, place))
+        self.append(Fault(sentence, place))
 
 
 @dataclass(frozen=True)
@@ -135,8 +122,7 @@ class Setting:
             taken = self._one(part, value, place, found)
             if not found:
                 return taken
-        for sentence in tried[-1][0]:
-            faults.add(sentence)
+        faults.extend(tried[-1][0])
         return None
 
     def _one(self, kind: Any, value: Any, place: str, faults: Faults) -> Any:
@@ -197,8 +183,7 @@ def declared(section: type[Any]) -> tuple[Setting, ...]:
 
 
 @cache
-def _declared(section: Hashable) -> tuple[Setting, ...]:
-    assert isinstance(section, type)
+def _declared(section: Any) -> tuple[Setting, ...]:
     try:
         hints = get_type_hints(section)
     except (NameError, TypeError):  # of somebody else's class, whose annotations name what is not there
@@ -233,7 +218,7 @@ def read(section: type[Section], given: Any, place: str, faults: Faults) -> Sect
     names = [one.name for one in known]
     for name in given:
         if name not in names:
-            found.unknown(unknown_setting(inside(place, name), name, names), inside(place, name))
+            found.add(unknown_setting(inside(place, name), name, names), inside(place, name))
     for one in known:
         where = inside(place, one.name)
         if one.name in given:
@@ -245,10 +230,7 @@ def read(section: type[Section], given: Any, place: str, faults: Faults) -> Sect
             return section(**values)
         except BazaarError as fault:
             found.add(str(fault), place)
-    for sentence in found._unknown:
-        faults.unknown(sentence)
-    for sentence in found._wrong:
-        faults.add(sentence)
+    faults.extend(found)
     return None
 
 

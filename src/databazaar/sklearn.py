@@ -18,7 +18,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Schedule
-from databazaar.learning.threads import limited_threads
+from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.utilities import UtilityFunction
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.callback import Callback

@@ -58,9 +58,9 @@ def bazaar(*args: str | Path, cwd: Path | None = None) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
-def executable(*args: str | Path, cwd: Path | None = None) -> Outcome:
+def executable(*args: str | Path, cwd: Path | None = None, draws: bool = False) -> Outcome:
     """The command as a user's shell starts it."""
-    done = processes.run([BAZAAR, *map(str, args)], cwd=cwd, env=ENVIRONMENT)
+    done = processes.run([BAZAAR, *map(str, args)], cwd=cwd, env=ENVIRONMENT, draws=draws)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -113,8 +113,6 @@ kind = "{kind}"
 
 [sampler]
 kind = "osmd"
-eta = 0.5
-alpha = 0.2
 
 [engine]
 device = "cpu"

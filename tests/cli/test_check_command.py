@@ -63,7 +63,7 @@ def test_all_faults_of_all_files_at_once(tmp_path: Path) -> None:
     """Settings, a file that is gone, one with several faults and one with another: nothing hides anything."""
     market = write_market(tmp_path)
     edit(market, "per_round = 4", 'per_round = "four"\ncolour = "red"')
-    edit(market, "eta = 0.5", "eta = -1")
+    edit(market, 'kind = "osmd"', 'kind = "osmd"\neta = 0.5')
     (tmp_path / "far east.csv").unlink()
     change(
         tmp_path / "north.csv",
@@ -73,7 +73,7 @@ def test_all_faults_of_all_files_at_once(tmp_path: Path) -> None:
     faults = checked(market, 2)["faults"]
     one(faults, "market.toml: market.per_round = 'four' must be a whole number")
     one(faults, "market.toml: market.colour is not a setting")
-    one(faults, "market.toml: sampler", "eta = -1")
+    one(faults, "market.toml: sampler.eta is set from Python alone, as OSMD(eta=…): remove it")
     one(faults, "provider 'far east'", "does not exist")
     one(faults, "provider 'north'", "column 'amount' holds the text 'broken'")
     one(faults, "provider 'north'", "the feature column 'channel' of the hold-out is missing")

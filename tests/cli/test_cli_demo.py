@@ -186,7 +186,7 @@ def test_a_run_without_a_round_cannot_be_closed(tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_resumed_is_only_interrupted(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.reports.written.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("databazaar.reports.run_page.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
     done = bazaar("show", played[0] / "demo", "report", "--out", tmp_path / "page.html")
     assert done == Outcome(130, "", "bazaar: interrupted\n")
     assert contents(tmp_path) == {}

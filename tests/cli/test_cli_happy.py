@@ -309,8 +309,9 @@ def test_a_market_in_which_every_update_explodes_ends_cleanly_with_exit_code_3(t
 @pytest.mark.process
 def test_the_real_executable_runs_audits_and_finds_a_flipped_byte(tmp_path: Path) -> None:
     write_market(tmp_path, budget='"8.00"')
-    done = executable("run", "market.toml", "--out", "run", "--json", cwd=tmp_path)
+    done = executable("run", "market.toml", "--out", "run", "--json", cwd=tmp_path, draws=True)
     assert (done.code, done.err) == (0, ""), done.err
+    assert list((tmp_path / "run" / "figures").glob("*.png"))
     ledger = tmp_path / "run" / "ledger.sqlite"
     whole = ledger.read_bytes()
     place = whole.index(b'"utility":') + len(b'"utility":0.')

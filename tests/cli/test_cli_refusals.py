@@ -145,9 +145,15 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "budget with too many decimals": (setting('"30.00"', '"30.001"'), ("market.toml: market.budget", "2 decimals")),
     "budget as a float": (setting('"30.00"', "30.5"), ("market.toml: market.budget", 'text such as "12.50"')),
     "negative price": (setting('"1.25"', '"-1.25"'), ("market.toml: providers[1].price", "zero or more")),
-    "alpha over 1": (setting("alpha = 0.2", "alpha = 1.2"), ("market.toml: sampler.alpha = 1.2", "1")),
-    "alpha under 0": (setting("alpha = 0.2", "alpha = -0.1"), ("market.toml: sampler.alpha = -0.1", "0")),
-    "alpha not a number": (setting("alpha = 0.2", "alpha = nan"), ("market.toml: sampler.alpha", "finite")),
+    "seed under 0": (setting("seed = 3", "seed = -1"), ("market.toml: market.seed = -1", "at least 0")),
+    "step not a number": (
+        setting("[engine]", "[training]\nstep = nan\n\n[engine]"),
+        ("market.toml: training.step", "finite"),
+    ),
+    "a figure of a rule": (
+        setting('kind = "osmd"', 'kind = "osmd"\nalpha = 0.2'),
+        ("market.toml: sampler.alpha is set from Python alone, as OSMD(alpha=…)", "remove it"),
+    ),
     "model for another task": (
         setting('kind = "logistic"', 'kind = "linear"'),
         ('market.toml: model.kind = "linear"', '"logistic"'),

@@ -15,7 +15,7 @@ from cli_markets import ENVIRONMENT, PROVIDERS, bazaar, contents, edit, write_ma
 
 from databazaar.cli.compare import MARKETS
 from databazaar.valuation import METHODS
-from processes import BAZAAR, Forked, wait_until
+from processes import BAZAAR, PATIENCE, Forked, wait_until
 
 FILES = {"comparison.html", "comparison.png", "comparison.csv", "comparison.json"}
 
@@ -89,11 +89,11 @@ def test_tables_intervals_and_a_line_of_progress_a_method(market: Path, monkeypa
         "What it cost, mean over seeds",
         "utility evaluations",
         "loo stopped: everybody, and each of 3 left out once",
-        "Ranks that would survive another seed",
+        "a rank that would survive another seed",
         f"comparison  {folder / 'comparison.html'}",
     ):
         assert text in done.out
-    assert all(re.search(rf"^  {name} +\d", done.out, flags=re.MULTILINE) for name in PROVIDERS)
+    assert all(re.search(rf"^ {name} +\d", done.out, flags=re.MULTILINE) for name in PROVIDERS)
     assert [line.split()[0] for line in done.err.splitlines() if line.strip()] == ["osmd", "loo"]
     rows = list(csv.DictReader((folder / "comparison.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 2 * len(PROVIDERS) and {row["rank_survives"] for row in rows} <= {"yes", "no"}
@@ -104,21 +104,20 @@ def test_tables_intervals_and_a_line_of_progress_a_method(market: Path, monkeypa
     assert {(row["low"], row["high"], row["rank_survives"]) for row in rows} == {("", "", "")}
     page = Path("two/comparison.html").read_text()
     assert "seeds were</bdi>" not in page and "2 seeds were run" in page
-    assert "eta</bdi> = <bdi>0.5" in page and "alpha</bdi> = <bdi>0.2" in page
     again = bazaar("compare", market, "--methods", "loo", "--quiet")
     assert again.out == "runs/small-market-compare-2/comparison.html\n" and again.err == ""
 
 
-def test_a_uniform_market_has_osmd_from_theory_and_a_narrow_terminal_several_tables(
+def test_a_uniform_market_has_osmd_from_theory_and_a_narrow_terminal_breaks_cells(
     market: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     other = market.with_name("uniform.toml")
-    other.write_text(market.read_text().replace('kind = "osmd"\neta = 0.5\nalpha = 0.2', 'kind = "uniform"'))
+    other.write_text(market.read_text().replace('kind = "osmd"', 'kind = "uniform"'))
     done = bazaar("compare", other, "--methods", "osmd,uniform,loo", "--out", "narrow", "--mode", "shifted")
     assert done.code == 0, done.err
     paid = done.out.split("Rank correlation")[0]
-    assert paid.count("  provider ") == 3 and "…" not in paid
+    assert paid.count("provider ") == 1 and "…" not in paid
     told = json.loads(Path("narrow/comparison.json").read_text())
     assert [method["results"][0]["method"] for method in told["methods"]] == ["osmd", "uniform", "leave-one-out"]
     samplers = [method["results"][0]["settings"].get("sampler", {}).get("kind") for method in told["methods"]]
@@ -142,19 +141,15 @@ def test_of_many_providers_the_first_are_printed_and_all_are_written(
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "unknown method": (("--methods", "osmd,gshapley"), ("'gshapley' is unknown", "did you mean g-shapley?", "fedsv")),
+    "unknown method": (("--methods", "osmd,uniformly"), ("'uniformly' is unknown", "did you mean uniform?", "tmc")),
     "no near name": (("--methods", "zzz"), ("'zzz' is unknown", "The methods are osmd, uniform")),
     "no method": (("--methods", " , "), ("--methods is empty", "loo")),
-    "named twice": (("--methods", "loo,loo"), ("names loo twice",)),
-    "no seeds": (("--seeds", "0"), ("--seeds 0", "at least one")),
-    "negative seed": (("--seed", "-1"), ("--seed -1", "zero or more")),
-    "unknown mode": (("--mode", "both"), ("--mode both", "positive, shifted")),
-    "no time": (("--max-seconds", "0"), ("--max-seconds 0", "above zero")),
-    "endless": (("--max-seconds", "nan"), ("--max-seconds nan", "above zero")),
+    "no time": (("--max-seconds", "0"), ("--max-seconds 0", "above 0")),
+    "endless": (("--max-seconds", "nan"), ("--max-seconds nan", "above 0")),
     "federated": (("--engine", "federated"), ("federated market cannot be compared", "--engine vectorized")),
     "unknown engine": (("--engine", "steam"), ("engine.kind = 'steam'",)),
     "folder exists": (("--out", "taken"), ("taken exists already", "--out")),
-    "parent is a file": (("--out", "file/out"), ("file/out cannot be written", "--out")),
+    "parent is a file": (("--out", "file/out"), ("file/out cannot be made", "--out")),
 }
 
 
@@ -167,6 +162,21 @@ def test_refusals_are_one_sentence_and_leave_nothing(market: Path, tmp_path: Pat
     complaint = bazaar("compare", market, *args, cwd=tmp_path).complaint
     assert all(word in complaint for word in words), complaint
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--seeds", "0", "greater than or equal to 1"),
+        ("--seed", "-1", "greater than or equal to 0"),
+        ("--mode", "both", "'shifted'"),
+    ],
+)
+def test_numbers_and_words_out_of_range_are_refused(market: Path, option: str, value: str, says: str) -> None:
+    before = contents(Path())
+    done = bazaar("compare", market, option, value)
+    assert (done.code, done.out) == (2, "") and option in done.err and says in done.err, done
+    assert contents(Path()) == before
 
 
 def test_what_cannot_work_is_refused_before_anything_runs(market: Path, tmp_path: Path) -> None:
@@ -188,7 +198,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(market: Path, tmp_path
 @pytest.mark.process
 def test_interrupted_it_leaves_nothing_behind(market: Path, tmp_path: Path) -> None:
     process = Forked(
-        [BAZAAR, "compare", market, "--methods", "tmc,exact,g-shapley", "--seeds", "500", "--out", "deep/er/out"],
+        [BAZAAR, "compare", market, "--methods", "tmc,exact,loo", "--seeds", "500", "--out", "deep/er/out"],
         cwd=tmp_path,
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,
@@ -196,7 +206,7 @@ def test_interrupted_it_leaves_nothing_behind(market: Path, tmp_path: Path) -> N
     )
     wait_until((tmp_path / "deep").exists, process)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "bazaar: interrupted; nothing was written"
     assert contents(tmp_path) == {}

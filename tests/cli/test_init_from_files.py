@@ -19,8 +19,17 @@ from hypothesis import strategies as st
 from market_folders import CARRIERS, flights, write_customers, write_flights
 
 from databazaar.cli.init import ask
-from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
-from databazaar.config.guesses import guess_target, guess_task, provider_ids, stem_of, writable
+from databazaar.config.discover import (
+    Wishes,
+    consumer_files,
+    guess_target,
+    guess_task,
+    is_test,
+    provider_ids,
+    stem_of,
+    tables_at,
+    writable,
+)
 from databazaar.config.market_file import load_market, parse_market
 from databazaar.config.template import FEW_ROWS, pace, template
 from databazaar.config.toml_text import quoted

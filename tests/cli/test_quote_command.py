@@ -37,7 +37,7 @@ def test_no_file_is_read_and_nothing_is_written(tmp_path: Path) -> None:
 
 def test_a_quote_is_that_of_the_run(tmp_path: Path) -> None:
     """The quote from the file alone is that of the arbiter, which has all data; and the run keeps to it."""
-    market = write_market(tmp_path, more='\n[[stops]]\nkind = "no-progress"\nrounds = 30\n')
+    market = write_market(tmp_path, more='\n[[stops]]\nkind = "no-progress"\n')
     edit(market, "per_round = 4", 'per_round = 4\nmost_per_access = "2.00"\nmost_per_round = "3.00"')
     changes = 'price_changes = [{ from_round = 4, price = "1.00" }, { from_round = 6, price = "2.50" }]'
     edit(market, 'price = "1.25"', f'price = "1.25"\nmost_accesses = 7\n{changes}')
@@ -56,7 +56,7 @@ def test_a_quote_is_that_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sampler", ['kind = "adaptive"', 'kind = "osmd"', 'kind = "uniform"'])
 def test_samplers_of_the_file(tmp_path: Path, sampler: str) -> None:
     market = write_market(tmp_path)
-    edit(market, 'kind = "osmd"\neta = 0.5\nalpha = 0.2', sampler)
+    edit(market, 'kind = "osmd"', sampler)
     assert market_quote(market) == market_job(market).arbiter().quote()
 
 
@@ -90,11 +90,10 @@ def test_a_thousand_providers_fit_a_screen(tmp_path: Path) -> None:
         text += f'\n[[providers]]\nid = "p{place}"\nfile = "north.csv"\nprice = "{1 + place % 25}.00"\n{changes}'
     market.write_text(text, encoding="utf-8")
     told = bazaar("quote", market)
-    assert told.code == 0 and len(told.out.splitlines()) < 40
+    assert told.code == 0 and len(told.out.splitlines()) < 50
     rows = {line.split("  ")[0].strip(): line.split() for line in told.out.splitlines()}
-    assert rows["open"][1] == "723" and rows["above most_per_access"][2] == "200"
-    assert rows["too dear later on"][4] == "80"
-    assert "1,003 providers, one by one, stand in the JSON (--json)" in told.out
+    assert rows["north"][1] == "0.50" and rows["p0"][1:5] == ["1.00", "50.00", "from", "2"], "the cheapest come first"
+    assert "983 more providers stand in the JSON (--json)" in told.out
     assert len(quoted(market)["providers"]) == 1003
 
 

@@ -15,7 +15,7 @@ from databazaar.learning.oracles import FullGradient
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import theory_sampler
 from databazaar.randomness import draws_stream
-from own_samplers import Together
+from own_samplers import Valued
 from small_markets import MakeMarket
 
 
@@ -194,7 +194,7 @@ def test_the_report_shows_the_bound_for_a_bounded_utility(make_torch_market: Mak
 def test_progress_is_told_after_every_round(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=11, per_round=3)
     told: list[Any] = []
-    report = Arbiter(consumer, providers, Together(), engine="loop").run(tell=told.append)
+    report = Arbiter(consumer, providers, Valued(), engine="loop").run(tell=told.append)
     assert [p.round for p in told] == [1, 2, 3]
     assert [p.spent for p in told] == [3, 6, 9]
     assert told[-1].budget == report.budget == 11

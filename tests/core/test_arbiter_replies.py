@@ -21,6 +21,7 @@ from databazaar.market.loop import play
 from databazaar.roster import Roster, RoundBudget
 from databazaar.runs.folder import RunFolder
 from databazaar.samplers import Sampler
+from records import record_of
 from small_markets import MakeMarket
 
 BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
@@ -244,7 +245,7 @@ def test_unequal_prices(
     else:  # the run went on while anybody was affordable
         assert budget - spent < min(prices)
     left = budget
-    for played in audit.history:  # nobody was left out whom the rest of the round would still have paid for
+    for played in record_of(audit).rounds:  # nobody was left out whom the rest of the round would still have paid for
         asked = [access.provider for access in played.accesses]
         cost_of_round = sum(prices[i] for i in asked)
         assert len(asked) == per_round or len(set(prices)) > 1

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Consumer, LocalSGD, Progress, Provider, Uniform, load_run
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Progress, Provider, Uniform, load_run
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
@@ -22,6 +22,7 @@ from databazaar.runs.close import close_run
 from databazaar.runs.folder import LAST, MODEL, RunFolder
 from databazaar.runs.notes import PRIVACY, WORTH
 from databazaar.vectors import pack, unpack
+from records import record_of
 from small_markets import blobs
 
 Curve = list[float]
@@ -47,7 +48,7 @@ def test_the_best_model_is_the_first_of_the_highest_utility_in_the_ledger(curve:
     run, ledger = played(arbiter)
     audit = audit_entries(ledger.store.entries(), run.state.snapshot())
     assert audit.ok and audit.best is not None
-    utilities = [audit.history[0].utility, *(round.reached for round in audit.history)]
+    utilities = [record_of(audit).rounds[0].utility, *(round.reached for round in record_of(audit).rounds)]
     assert utilities == curve
     first = int(np.argmax(curve))
     assert (run.state.best.round, run.state.best.utility) == (first, curve[first])
@@ -132,10 +133,11 @@ def test_the_folder_holds_the_best_model_and_beside_it_the_last(tmp_path: Path) 
     task = arbiter.consumer.task
     assert torch.equal(task.layout.flatten(finished.model), arbiter.parameters)
     assert finished.evaluate((x, y))["log_loss"] == pytest.approx(report.best.loss, rel=1e-5)
-    assert torch.equal(RunFolder(path).delivered_parameters(task), arbiter.parameters)
+    assert torch.equal(RunFolder(path).delivered_parameters(), arbiter.parameters)
     assert RunFolder(path).audit().ok
     shutil.copy(path / LAST / Path(MODEL).name, path / MODEL)
-    assert not torch.equal(RunFolder(path).delivered_parameters(task), arbiter.parameters)
+    with pytest.raises(BazaarError, match=r"it was changed.*put the old file back"):
+        RunFolder(path).delivered_parameters()
     assert "does not hold the model that the ledger names" in RunFolder(path).audit().message
 
 

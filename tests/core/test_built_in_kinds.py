@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import BazaarError, LocalSGD, build_model
-from databazaar.learning.kinds import MODEL_KINDS, OracleKind, parameter_count
 from databazaar.learning.oracles import FullGradient, StochasticGradient, build_oracle
+from databazaar.models import MODEL_KINDS, parameter_count
+from databazaar.oracles import OracleKind
 
 
 @given(
@@ -45,6 +46,6 @@ def test_every_oracle_is_built_with_the_settings_that_it_has_a_use_for() -> None
 
 @pytest.mark.process
 def test_the_kinds_are_known_without_torch() -> None:
-    code = "import sys, databazaar.learning.kinds; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    code = "import sys, databazaar.models; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

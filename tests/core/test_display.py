@@ -163,7 +163,7 @@ def test_every_figure_of_the_report_can_be_had(name: str) -> None:
 def test_unknown_frames_and_figures_are_refused() -> None:
     with pytest.raises(BazaarError, match='use "providers" or "rounds"'):
         MARKET[1].to_frame("owners")  # type: ignore[arg-type]
-    with pytest.raises(BazaarError, match="use one of learning, spend"):
+    with pytest.raises(BazaarError, match="use one of learning, distribution"):
         MARKET[1].plot("pie")
 
 

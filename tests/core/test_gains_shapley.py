@@ -15,7 +15,7 @@ from databazaar import Adaptive, Arbiter, Consumer, Mean, Provider
 from databazaar.codes import Code
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import propose
+from databazaar.market.round import Proposed
 from databazaar.market.state import Best, State
 from databazaar.roster import RoundBudget
 
@@ -106,7 +106,46 @@ def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_m
     state = State(0, w, 0.0, None, np.zeros(1), w.new_empty(0), Best(0, w, 0.0))
     drawn = Drawn(np.array([0, 1, 0]), np.ones(3), RoundBudget(9, np.ones(2, dtype=np.int64)))
     replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: Code("no-answer")})
-    models = propose(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
+    models = Proposed(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
     exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])
     assert utility(models[0]) - utility(models[2]) == pytest.approx(exact[0] + exact[1], abs=1e-5)
     assert models[-1] == pytest.approx((w + (2 * first + own) / 3).numpy(), abs=1e-5)
+
+
+def peak(w: Vector) -> float:
+    return float(np.exp(-np.sum((w - 1.0) ** 2)))
+
+
+def pull(target: list[float]) -> Callable[[Vector], Vector]:
+    return lambda w: 0.5 * (np.array(target) - w)
+
+
+def test_who_does_nothing_earns_least_though_every_single_update_does_harm() -> None:
+    """Two sellers know opposite halves of the truth: alone each leads away from it, and together they lead there."""
+    consumer = Consumer(np.array([0.9, 0.9]), budget=300, per_round=6, utility=peak)
+    oracles: dict[str, Callable[[Vector], Vector]] = {
+        "left": pull([4.0, -2.0]),
+        "right": pull([-2.0, 4.0]),
+        "idle": lambda w: np.zeros(2),
+    }
+    providers = [Provider(name, oracle=oracle) for name, oracle in oracles.items()]
+    report = Arbiter(consumer, providers, engine="loop").run()
+    pay = {payout.provider: payout.pay for payout in report.payouts}
+    alone = [peak(oracle(np.ones(2)) + 1.0) - 1.0 for oracle in oracles.values()]
+    assert alone[2] == 0.0 > max(alone[:2])  # by the paper's gain the idle one is the best of the three
+    assert pay["idle"] < min(pay["left"], pay["right"])
+
+
+def test_whose_update_leaves_no_utility_is_found_out_alone() -> None:
+    def judge(w: Vector) -> float:
+        return peak(w) if np.abs(w).max() < 1e6 else float("nan")
+
+    consumer = Consumer(np.zeros(2), budget=40, per_round=4, utility=judge)
+    oracles: dict[str, Callable[[Vector], Vector]] = {"fine": pull([1.0, 1.0]), "mad": lambda w: np.full(2, 1e9)}
+    providers = [Provider(name, oracle=oracle) for name, oracle in oracles.items()]
+    report = Arbiter(consumer, providers, engine="loop").run()
+    fine, mad = report.payouts
+    assert (fine.failures, mad.accesses, mad.pay) == (0, 0, 0) and fine.accesses > 0 and mad.failures > 0
+    reasons = {access.failure for played in report.rounds for access in played.accesses if access.failure}
+    assert Code("no-utility") in reasons
+    assert report.final_utility > 0.9

@@ -13,7 +13,7 @@ from databazaar.aggregators import Aggregator, Median
 from databazaar.engines import vectorized
 from databazaar.market import round as rounds
 from databazaar.samplers import Sampler
-from own_samplers import Together
+from own_samplers import Valued
 from small_markets import torch_market
 
 
@@ -26,7 +26,7 @@ def bought(sampler: Sampler, aggregator: Aggregator | None, engine: str) -> Repo
 
 @pytest.mark.parametrize("engine", ["vectorized", "loop"])
 @pytest.mark.parametrize("aggregator", [None, Median()])
-@pytest.mark.parametrize("sampler", [OSMD(0.3, 0.2), Together(), Adaptive()], ids=lambda sampler: sampler.kind)
+@pytest.mark.parametrize("sampler", [OSMD(0.3, 0.2), Valued(), Adaptive()], ids=lambda sampler: sampler.kind)
 def test_candidates_one_by_one_are_worth_what_they_are_worth_together(
     sampler: Sampler, aggregator: Aggregator | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import LoopEngine
 from databazaar.ledger import Drawn
 from databazaar.market.methods import MarketMethod
-from own_samplers import Together
+from own_samplers import Valued
 from small_markets import vector_market
 
 STOPPED = "stopped by the test"
@@ -113,10 +113,10 @@ def test_every_run_has_its_own_quarantine() -> None:
 
 
 def test_who_never_answers_is_not_the_best_of_those_who_do_harm() -> None:
-    """Gains together are below zero for everybody once the model is good: a void reply must not stand above them."""
+    """Shapley gains are below zero for everybody once the model is good: a void reply must not stand above them."""
     consumer, providers = vector_market(budget=600, per_round=3, offsets=(0.0, 0.1, 0.2, 0.3, 0.4))
     rng = np.random.default_rng(0)
-    for sampler in (Together(), OSMD(0.1, 0.01)):
+    for sampler in (Valued(), OSMD(0.1, 0.01)):
         rules = Arbiter(consumer, providers, sampler, engine="loop").rules
         state, round_budget = rules.start(), rules.round_budget(rules.new_book())
         for _ in range(60):
@@ -128,5 +128,5 @@ def test_who_never_answers_is_not_the_best_of_those_who_do_harm() -> None:
                 zeros = [gain or 0.0 for gain in gains]
                 np.testing.assert_array_equal(rules.learn(state, drawn, gains), rules.learn(state, drawn, zeros))
             state = rules.learn(state, drawn, gains)
-        if sampler.kind == "test-together":
+        if sampler.kind == "test-shapley":
             assert sampler.probabilities(state, round_budget)[0] < 0.25

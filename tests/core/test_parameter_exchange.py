@@ -20,8 +20,8 @@ from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.learning.parameter_exchange import frozen_digest, lean_copy
-from databazaar.learning.seeds import seeded
 from databazaar.learning.task import Task
+from databazaar.learning.torch_state import seeded
 from databazaar.randomness import oracle_key
 from databazaar.runs.folder import RunFolder
 

@@ -1,4 +1,7 @@
-"""A LoRA fine-tuning job, by the example that users read: what travels, a resume, and the adapter back in PEFT."""
+"""A LoRA fine-tuning job, by the example that users read: what travels, a resume, and the adapter back in PEFT.
+
+The example is imported by the tests, as PEFT takes two seconds that every test process would pay.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from lora_market import CAREFUL, adapted, answers, base_model, market, texts
-from peft import PeftModel
 
 from databazaar import Arbiter, Consumer, LocalSGD, Provider, load_run
 from databazaar.engines import Ask, LoopEngine, VectorizedEngine
@@ -31,6 +32,9 @@ def stop(progress: Any) -> None:
 
 
 def test_2178_numbers_travel_instead_of_88516_and_the_adapter_goes_back_to_peft(tmp_path: Path) -> None:
+    from lora_market import adapted, answers, base_model, market, texts
+    from peft import PeftModel
+
     arbiter = market(budget=9, rows=24)
     assert arbiter.parameters.numel() == 2_178
     assert sum(parameter.numel() for parameter in adapted().parameters()) == 88_516
@@ -60,6 +64,8 @@ def test_2178_numbers_travel_instead_of_88516_and_the_adapter_goes_back_to_peft(
 
 def test_a_stack_of_adapters_trains_as_one_after_the_other_does() -> None:
     """Tokens alone are one tensor, and transformers takes them first."""
+    from lora_market import CAREFUL, adapted, texts
+
     task = Task(adapted(), cross_entropy)
     assert task.model is not None
     providers = [
@@ -73,6 +79,8 @@ def test_a_stack_of_adapters_trains_as_one_after_the_other_does() -> None:
 
 
 def test_inputs_by_name_are_taken_one_provider_after_the_other() -> None:
+    from lora_market import adapted, texts
+
     consumer = Consumer(adapted(), holdout=texts(20, 9), budget=2, per_round=1)
     with pytest.warns(UserWarning, match="falls back from vectorized to loop: provider courier's inputs have names"):
         arbiter = Arbiter(consumer, [Provider("courier", texts(20, 0), ORACLE)], device="cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from databazaar.learning.seeds import seeded
+from databazaar.learning.torch_state import seeded
 
 
 @pytest.mark.parametrize("accelerator", [False, True])

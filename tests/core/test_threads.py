@@ -14,7 +14,7 @@ from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, MarketClassifie
 from databazaar.config.jobs import demo_job
 from databazaar.config.play import begun
 from databazaar.learning.losses import cross_entropy
-from databazaar.learning.threads import SMALL_MODEL, VARIABLE
+from databazaar.learning.torch_state import SMALL_MODEL, VARIABLE
 from databazaar.runs.trained import load_model
 from databazaar.valuation import compare
 from small_markets import blobs
@@ -80,7 +80,7 @@ def test_the_variable_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPatch
 
 def test_methods_that_value_providers_use_one_thread() -> None:
     arbiter, seen = counted_market()
-    compare(arbiter.consumer, arbiter.providers, ["osmd", "loo", "fedsv"], seeds=2, engine="loop", device="cpu")
+    compare(arbiter.consumer, arbiter.providers, ["osmd", "loo", "uniform"], seeds=2, engine="loop", device="cpu")
     assert seen == {1}
 
 

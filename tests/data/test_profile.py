@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.data.column_traits import holds_written_dates, holds_written_numbers, is_identifier
-from databazaar.data.market_profile import Profiler
+from databazaar.data.columns import holds_written_dates, holds_written_numbers, is_identifier
 from databazaar.data.profile import comparable, fingerprints, floats, names
 from databazaar.data.profile_record import ColumnUse, MarketProfile, Understood
+from databazaar.data.profiler import Profiler
 
 KINDS: dict[str, Understood] = {"x": "number", "c": "category", "d": "date"}
 COLUMNS = [ColumnUse(name=name, understood=kind) for name, kind in KINDS.items()]

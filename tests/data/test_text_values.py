@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.data.columns import as_days, as_texts
-from databazaar.data.date_text import days_in, days_of
-from databazaar.data.number_text import MISSING_WORDS, numbers_in
+from databazaar.data.text_values import MISSING_WORDS, days_in, days_of, numbers_in
 
 nan = float("nan")
 

@@ -16,12 +16,12 @@ from databazaar.defence.detector import LEAK, DetectorState
 from databazaar.market.quoting import quote
 from databazaar.roster import ProviderTerms, Roster, RoundBudget
 from databazaar.samplers import Sampler, Wants
-from databazaar.samplers.check import _play as keeps_its_promises
 from databazaar.samplers.protocol import Vector
+from databazaar.testing import _play_sampler as keeps_its_promises
 from defended_markets import EVERY_RULE, play, random_measures, rules_with
-from own_samplers import Together
+from own_samplers import Valued
 
-SAMPLERS: tuple[Sampler, ...] = (Together(), OSMD(0.6, 0.2), Adaptive(), Uniform())
+SAMPLERS: tuple[Sampler, ...] = (Valued(), OSMD(0.6, 0.2), Adaptive(), Uniform())
 NAMES = [sampler.kind for sampler in SAMPLERS]
 ARMS = Defence(owners=True)
 

@@ -140,12 +140,13 @@ def test_vectorized_equals_loop_on_images(oracle: Oracle) -> None:
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     task, providers = make("mlp", [LocalSGD(0.1, 3, momentum=0.5)] * 5 + [FullGradient()] * 2, [2, 9, 4, 4, 7, 3, 5])
     ask = Ask(start(task), [6, 0, 3, 1, 2, 5, 4], 3, 11)
-    whole = VectorizedEngine(task, providers, CPU)
-    expected = whole.query(ask).updates
-    for room in (1, 2 * whole._groups[0].bytes_per_row + 1):
+    expected = VectorizedEngine(task, providers, CPU).query(ask).updates
+    of_one = vectorized_module.CHUNK_BYTES["cpu"] // VectorizedEngine(task, providers, CPU)._groups[0].most
+    for rows, room in ((1, 1), (2, 2 * of_one + 100)):
         monkeypatch.setitem(vectorized_module.CHUNK_BYTES, "cpu", room)
-        got = VectorizedEngine(task, providers, CPU).query(ask).updates
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+        engine = VectorizedEngine(task, providers, CPU)
+        assert engine._groups[0].most == rows
+        torch.testing.assert_close(engine.query(ask).updates, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_query_all_equals_separate_queries() -> None:

@@ -1,4 +1,4 @@
-"""The engine's registry of stacks: what is chosen, and what anybody may add."""
+"""The stacks of an engine: what is chosen, and what anybody may add."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from databazaar import BazaarError, Consumer, LocalSGD, Provider
-from databazaar.engines import Ask, LoopEngine, VectorizedEngine, alone
-from databazaar.engines.stacked import StackedOracle
-from databazaar.engines.stacks import STACKS, BatchPlan, Workload
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine, stacks, vectorized
+from databazaar.engines.stacks import BatchPlan, StackedOracle, Workload
 from databazaar.engines.vectorized import NotVectorizableError
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
@@ -46,23 +45,14 @@ class Doubled(StackedOracle):
         return 2 * super().__call__(params, plan)
 
 
-def test_a_stack_of_ones_own_is_taken_for_the_oracles_that_it_suits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STACKS._own, Doubled.kind, Doubled)
+def test_a_stack_of_ones_own_is_taken_for_the_oracles_that_it_suits() -> None:
     local, full = LocalSGD(0.1, 2), FullGradient()
     task, providers, w = market(local, full)
-    engine = VectorizedEngine(task, providers, CPU, stacks=["doubled", "stacked"])
+    engine = VectorizedEngine(task, providers, CPU, stacks=[Doubled])
     assert engine.stacks == {local: "stacked", full: "doubled"}
     plain = LoopEngine(task, providers, CPU).query(Ask(w, [0, 1], 0, 0)).updates
     got = engine.query(Ask(w, [0, 1], 0, 0)).updates
     torch.testing.assert_close(got, plain * torch.tensor([[1.0], [2.0]]))
-
-
-def test_stacks_that_are_unknown_or_do_not_suit_are_named() -> None:
-    task, providers, _ = market(FullGradient())
-    with pytest.raises(BazaarError, match="stack kind 'staked' is unknown: did you mean 'stacked'"):
-        VectorizedEngine(task, providers, CPU, stacks=["staked"])
-    with pytest.raises(NotVectorizableError, match="alone suits FullGradient"):
-        VectorizedEngine(task, providers, CPU, stacks=["alone"])
 
 
 def test_a_closed_engine_says_so() -> None:
@@ -100,6 +90,11 @@ def sequences(oracle: Oracle, precision: Precision = "float32") -> tuple[Task, l
     return task, providers, task.layout.flatten(task.model)
 
 
+def large_from(parameters: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (stacks, vectorized):
+        monkeypatch.setattr(module, "LARGE", parameters)
+
+
 @pytest.mark.parametrize(
     "oracle",
     [
@@ -110,39 +105,32 @@ def sequences(oracle: Oracle, precision: Precision = "float32") -> tuple[Task, l
     ],
 )
 def test_rows_computed_alone_are_those_of_the_loop(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "LARGE", 1)
+    large_from(1, monkeypatch)
     task, providers, w = sequences(oracle)
-    engine = VectorizedEngine(task, providers, CPU, stacks=["alone"])
-    assert engine.stacks == {oracle: "alone"}
+    engine = VectorizedEngine(task, providers, CPU)
     plain = LoopEngine(task, providers, CPU)
     for ask in (Ask(w, [0, 1, 2], 0, 0), Ask(w + 0.1, [2, 0], 3, 1)):
         torch.testing.assert_close(engine.query(ask).updates, plain.query(ask).updates)
 
 
-def test_small_models_are_not_computed_alone() -> None:
-    task, providers, _ = sequences(FullGradient())
-    with pytest.raises(NotVectorizableError, match="no stack of the kinds alone suits"):
-        VectorizedEngine(task, providers, CPU, stacks=["alone"])
-
-
 def test_a_model_that_draws_numbers_is_not_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "LARGE", 1)
+    large_from(1, monkeypatch)
     task, providers, _ = sequences(LocalSGD())
     assert task.model is not None
     random = replace(task, model=nn.Sequential(task.model, nn.Dropout()))
     with pytest.raises(NotVectorizableError, match="the model draws random numbers"):
-        VectorizedEngine(random, providers, CPU, stacks=["alone"])
+        VectorizedEngine(random, providers, CPU)
 
 
-@pytest.mark.parametrize("kind", ["alone", "stacked"])
-def test_bf16_is_the_same_in_every_engine_and_near_float32(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "LARGE", 1)
+@pytest.mark.parametrize("large", [1, 2**22])
+def test_bf16_is_the_same_in_every_engine_and_near_float32(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    large_from(large, monkeypatch)
     oracle = LocalSGD(0.1, 4, momentum=0.5, steps=4)
     task, providers, w = sequences(oracle, "bf16")
     ask = Ask(w, [0, 1, 2], 0, 0)
     exact = LoopEngine(replace(task, precision="float32"), providers, CPU).query(ask).updates
     plain = LoopEngine(task, providers, CPU).query(ask).updates
-    stacked = VectorizedEngine(task, providers, CPU, stacks=[kind]).query(ask).updates
+    stacked = VectorizedEngine(task, providers, CPU).query(ask).updates
     assert plain.dtype == stacked.dtype == torch.float32
     assert not torch.equal(plain, exact), "bf16 has no effect"
     far = 2**-6 * float(exact.abs().max())

@@ -19,6 +19,8 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
         made.up()
         for name in ("bank1", "bank2", "bank3"):
             made.start(name)
+        with GrpcTransport(made.market) as opened:  # a test that comes first finds them all
+            assert opened.wait_for(["bank1", "bank2", "bank3"], WAIT) == []
         yield made
     finally:
         made.close()

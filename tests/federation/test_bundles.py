@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from databazaar.federation.bundles import MAX_HEADER, decode_bundle, encode_bundle
+from databazaar.federation.frames import MAX_HEADER, decode_bundle, encode_bundle
 
 
 def forged(header: Any, body: bytes = b"") -> bytes:

@@ -18,9 +18,7 @@ from databazaar import Arbiter, BazaarError
 from databazaar.cli.app import app
 from databazaar.codes import Code
 from databazaar.errors import UncheckableError
-from databazaar.federation import failures as faults
 from databazaar.federation.disputes import authority_for, check_replies, read_held
-from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     ReceiptMessage,
     decode_receipt,
@@ -28,17 +26,17 @@ from databazaar.federation.messages import (
     decode_request,
     encode_reply,
     encode_request,
-    hear_reply,
     is_receipt,
 )
-from databazaar.federation.pki import issue, new_authority, new_key, pem
+from databazaar.federation.pki import Authority, new_authority, new_key, pem
 from databazaar.federation.receipts import Receipt, Settled, SignedReceipt
 from databazaar.federation.signatures import Signer
+from databazaar.federation.transport import Fault, MessageError
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger import Entry, audit_entries
 from databazaar.ledger.replies import ReplyStatement, SignedReply
-from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.notes import RunEvidence
 from forging import reseal
 from sample_messages import PARAMS, a_reply, a_request
 from small_markets import vector_market
@@ -117,16 +115,16 @@ def test_a_receipt_is_no_question_and_a_question_no_receipt() -> None:
     assert is_receipt(sent) and not is_receipt(asked) and not is_receipt(b"")
     assert decode_receipt(sent) == a_receipt_message()
     for read, data in ((decode_request, sent), (decode_receipt, asked)):
-        with pytest.raises(MessageError, match=faults.BAD_HEADER):
+        with pytest.raises(MessageError, match=Fault.BAD_HEADER):
             read(data)
-    with pytest.raises(MessageError, match=faults.BAD_TENSOR):
+    with pytest.raises(MessageError, match=Fault.BAD_TENSOR):
         decode_receipt(sent + b"\0")
 
 
 def test_who_says_which_question_it_answers_must_say_the_right_one() -> None:
     data = encode_reply(a_reply(question="a" * 64), PARAMS)
     assert decode_reply(data, a_request(), "bank1", PARAMS, "a" * 64).reply.question == "a" * 64
-    with pytest.raises(MessageError, match=faults.OTHER_QUESTION):
+    with pytest.raises(MessageError, match=Fault.OTHER_QUESTION):
         decode_reply(data, a_request(), "bank1", PARAMS, "b" * 64)
 
 
@@ -142,8 +140,8 @@ def test_the_signature_is_under_all_that_counts() -> None:
     for change in changes:
         reply = a_reply(**{"question": "a" * 64, "signature": "ab", **change})
         update = PARAMS if reply.status == "ok" else None
-        hear_reply(encode_reply(reply, update), a_request(), "bank1", PARAMS, reply.question, note)
-    hear_reply(
+        decode_reply(encode_reply(reply, update), a_request(), "bank1", PARAMS, reply.question, note)
+    decode_reply(
         encode_reply(a_reply(question="a" * 64, signature="ab"), PARAMS + 1),
         a_request(),
         "bank1",
@@ -159,7 +157,7 @@ def bank1() -> tuple[Signer, str, str]:
     """A key, its certificate, and that of the authority."""
     authority_key, authority = new_authority("fraud.ca")
     key = new_key()
-    return Signer(key), pem(issue(authority_key, authority, "bank1", key.public_key())), pem(authority)
+    return Signer(key), pem(Authority(authority_key, authority).issue("bank1", key.public_key())), pem(authority)
 
 
 @pytest.mark.parametrize(

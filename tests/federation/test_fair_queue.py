@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +15,15 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, BazaarError
 from databazaar.engines import Beginning
 from databazaar.federation import exchange
-from databazaar.federation.exchange import BEAT, Exchange, Failures, Replies
+from databazaar.federation.enrolment_files import keep_capacity, read_capacities
+from databazaar.federation.exchange import Exchange
 from databazaar.federation.fair_queue import FairQueue, Queue, State, Ticket
 from databazaar.federation.messages import decode_request
-from databazaar.federation.private_files import keep_capacity, read_capacities
+from databazaar.federation.transport import Failures, Replies
 from databazaar.federation.worker import ProviderWorker
 from loopback import eventually
 from markets import a_consumer, afar, at_home, examples, federated
-from own_samplers import Together
+from own_samplers import Valued
 from queue_network import QueueNetwork
 from whole_answers import hand_in
 
@@ -161,7 +161,7 @@ class Held:
 
     def join(self) -> None:
         for thread in self.threads:
-            thread.join(20.0)
+            thread.join(90.0)
 
 
 @pytest.fixture
@@ -232,26 +232,20 @@ def test_a_provider_that_is_gone_fails_all_who_wait_for_it_at_once(held: Held) -
     assert held.results["again"] == ({"bank": b"x"}, {})
 
 
-class Gone(Exception):  # noqa: N818
-    """Nobody hears any more."""
-
-
 @pytest.mark.parametrize("where", ["waiting", "asked"])
 def test_who_is_gone_leaves_its_place(held: Held, where: State) -> None:
-    """It is noticed when it is told how its ask stands; what is under way by then keeps its queue busy."""
+    """What is under way by then keeps its queue busy."""
     if where == "waiting":
         held.ask("first", b"hold", 60.0)
-    told: list[Mapping[str, State]] = []
+    states: list[str] = []
 
-    def tell(states: Mapping[str, State]) -> None:
-        told.append(states)
-        held.now += BEAT
-        if len(told) == 2:
-            raise Gone
+    def wanted() -> bool:
+        states.append(held.state_of("killed"))
+        return len(states) < 2
 
-    with pytest.raises(Gone):
-        held.exchange.ask(["bank"], b"hold", 30.0, "killed", tell)
-    assert told == [{"bank": where}] * 2
+    with pytest.raises(ConnectionError):
+        held.exchange.ask(["bank"], b"hold", 30.0, "killed", wanted=wanted)
+    assert states == [where] * 2
     assert held.state_of("killed") == ("" if where == "waiting" else "late")
     for number, _ in held.sent:
         hand_in(held.exchange, "bank", number, "", b"")
@@ -266,8 +260,7 @@ def test_a_higher_capacity_lets_those_go_who_wait(held: Held) -> None:
         held.ask(consumer, b"hold", 60.0)
     assert [held.state_of(consumer) for consumer in "abc"] == ["asked", "waiting", "waiting"]
     most["bank"] = 2
-    held.exchange.capacity_changed("bank")
-    held.exchange.capacity_changed("nobody's")
+    held.exchange.capacities_changed()
     assert eventually(lambda: len(held.sent) == 2)
     assert [held.state_of(consumer) for consumer in "abc"] == ["asked", "asked", "waiting"]
     while held.exchange.queues():
@@ -295,7 +288,7 @@ def test_jobs_that_share_providers_end_as_they_would_alone() -> None:
     probability, gain and payment is what it is without the others."""
     seeds = range(4)
     alone = {
-        seed: Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=seed).run()
+        seed: Arbiter(a_consumer(), at_home(BANKS), Valued(), engine="loop", device="cpu", seed=seed).run()
         for seed in seeds
     }
     consumers = {seed: a_consumer() for seed in seeds}  # here, because threads share torch's random state
@@ -305,7 +298,7 @@ def test_jobs_that_share_providers_end_as_they_would_alone() -> None:
         def play(seed: int) -> None:
             engine = federated(BANKS, network.consumer(f"consumer {seed}"), consumer=f"consumer {seed}", deadline=60.0)
             engine.begin(Beginning(str(seed) * 32))
-            together[seed] = Arbiter(consumers[seed], afar(BANKS), Together(), engine=engine, seed=seed).run()
+            together[seed] = Arbiter(consumers[seed], afar(BANKS), Valued(), engine=engine, seed=seed).run()
 
         threads = [threading.Thread(target=play, args=(seed,)) for seed in seeds]
         for thread in threads:

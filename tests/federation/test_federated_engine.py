@@ -17,7 +17,6 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Ask, Beginning, LoopEngine
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import failures as faults
 from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import (
@@ -27,17 +26,16 @@ from databazaar.federation.messages import (
     encode_reply,
     encode_request,
 )
-from databazaar.federation.policy import Policy
+from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import AccessRecord, earnings
 from databazaar.federation.table import Table
-from databazaar.federation.transport import LocalTransport
-from databazaar.federation.work import width
+from databazaar.federation.transport import Fault, LocalTransport, MessageError
 from databazaar.federation.worker import ProviderWorker
-from databazaar.learning.kinds import MODEL_KINDS
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
+from databazaar.models import MODEL_KINDS
 from databazaar.runs.folder import RunFolder
 from databazaar.testing import check_engine
 from markets import ROWS, STEP, TASK, a_consumer, afar, at_home, examples, federated
@@ -138,16 +136,16 @@ def broken(payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (lies(update=lambda w: w * torch.nan), faults.NOT_FINITE),
-        (lies(update=lambda w: w + torch.inf), faults.NOT_FINITE),
+        (lies(update=lambda w: w * torch.nan), Fault.NOT_FINITE),
+        (lies(update=lambda w: w + torch.inf), Fault.NOT_FINITE),
         (lies(update=lambda w: w + 1e38), "beyond-limit"),
-        (lies(update=lambda w: w[1:]), faults.OTHER_SHAPE),
-        (lies(update=lambda w: w.double()), faults.OTHER_SHAPE),
-        (lies(round=7), faults.OTHER_ROUND),
-        (lies(run="f" * 32), faults.OTHER_ROUND),
-        (lies(provider="bank2"), faults.OTHER_PROVIDER),
-        (lambda payload: b"garbage", faults.NOT_A_MESSAGE),
-        (lambda payload: payload, faults.BAD_HEADER),
+        (lies(update=lambda w: w[1:]), Fault.OTHER_SHAPE),
+        (lies(update=lambda w: w.double()), Fault.OTHER_SHAPE),
+        (lies(round=7), Fault.OTHER_ROUND),
+        (lies(run="f" * 32), Fault.OTHER_ROUND),
+        (lies(provider="bank2"), Fault.OTHER_PROVIDER),
+        (lambda payload: b"garbage", Fault.NOT_A_MESSAGE),
+        (lambda payload: payload, Fault.BAD_HEADER),
         (broken, "provider-error"),
     ],
 )
@@ -313,13 +311,11 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
     assert json.dumps(earned.run)
     with pytest.raises(BazaarError, match="cannot be read"):
         earnings(record, {"items": "none"})
-    with pytest.raises(BazaarError, match="not in this provider's record"):
-        earnings(record, run="b" * 32)
 
 
 def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
     worker = ProviderWorker("bank1", examples("bank1"))
-    with pytest.raises(faults.MessageError):
+    with pytest.raises(MessageError):
         worker(b"garbage")
     assert encode_request(decode_request(encode_request(_describe())).request) == encode_request(_describe())
 

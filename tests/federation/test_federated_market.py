@@ -20,14 +20,13 @@ from databazaar.codes import QUARANTINED
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import failures as faults
 from databazaar.federation import messages, server
-from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.signatures import MarketKeys
+from databazaar.federation.transport import Failures, Fault, Replies
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
-from own_samplers import Together
+from own_samplers import Valued
 from processes import Forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -59,10 +58,10 @@ def reasons(report: Report, provider: str) -> list[str | None]:
 def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
     federation: Federation, transport: GrpcTransport
 ) -> None:
-    home = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=3).run()
+    home = Arbiter(a_consumer(), at_home(BANKS), Valued(), engine="loop", device="cpu", seed=3).run()
     engine = federated(BANKS, transport)
     engine.begin(Beginning("1" * 32))
-    away = Arbiter(a_consumer(), afar(BANKS), Together(), engine=engine, seed=3).run()
+    away = Arbiter(a_consumer(), afar(BANKS), Valued(), engine=engine, seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     drawn = [(r.number, f"bank{a.provider + 1}") for r in away.rounds for a in r.accesses]
     assert len(drawn) > len(set(drawn)), "somebody was drawn twice in a round"
@@ -88,10 +87,10 @@ def test_consumers_over_one_federation_end_as_each_would_alone(federation: Feder
         for seed in (7, 8, 9)
     }
     for seed, process in consumers.items():
-        alone = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=seed).run()
+        alone = Arbiter(a_consumer(), at_home(BANKS), Valued(), engine="loop", device="cpu", seed=seed).run()
         found = json.loads(done(process)[0])
         assert found == {"model": alone.model_hash, "head": alone.ledger_head, "void": 0}
-    assert server.queues(federation.market) == {}
+    assert server.status(federation.market).queues == {}
 
 
 def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: GrpcTransport, behave: dict[str, Path]) -> None:
@@ -99,14 +98,14 @@ def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: GrpcTransp
     engine = federated(BANKS, transport, quarantine=Quarantine(3))
     report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
     assert reasons(report, "bank2") == [
-        faults.NOT_FINITE,
-        faults.NOT_FINITE,
+        Fault.NOT_FINITE,
+        Fault.NOT_FINITE,
         None,
         "beyond-limit",
-        faults.OTHER_SHAPE,
+        Fault.OTHER_SHAPE,
         None,
-        faults.OTHER_ROUND,
-        faults.OTHER_PROVIDER,
+        Fault.OTHER_ROUND,
+        Fault.OTHER_PROVIDER,
         None,
         "provider-error",
     ]
@@ -121,7 +120,7 @@ def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
     behave["bank1"].write_text("good forged shape good")
     engine = federated(BANKS, transport, keys=MarketKeys.of(federation.market))
     report = Arbiter(a_consumer(36), afar(BANKS), EVERYBODY, engine=engine).run(tmp_path / "run")
-    void = [None, faults.NOT_SIGNED, faults.OTHER_QUESTION, None]
+    void = [None, Fault.NOT_SIGNED, Fault.OTHER_QUESTION, None]
     assert reasons(report, "bank1") == 3 * void
     assert [payout.pay for payout in report.payouts] == [6, 12, 12]
     assert eventually(lambda: all((federation.root / name / "receipts.jsonl").exists() for name in BANKS))
@@ -248,6 +247,7 @@ def rounds_answered(federation: Federation, run: Path) -> int:
     return sum(line.startswith(number) and line.endswith("update") for line in notes)
 
 
+@pytest.mark.usefixtures("no_figures")  # as in the processes: what is audited here is drawn here, too
 def test_bazaar_run_and_resume_after_arbiter_and_server_were_killed(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

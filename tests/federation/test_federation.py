@@ -68,23 +68,23 @@ def test_consumers_take_turns_who_waits_is_not_late_and_who_is_gone_does_not_wai
     released, market = federation.root / "bank2" / "released", federation.market
     try:
         first = asking(federation, "north", "bank2", b"hang bank2", 60.0)
-        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, {}, {"north": 1}, {})})
+        assert eventually(lambda: server.status(market).queues == {"bank2": Queue(1, {}, {"north": 1}, {})})
         began, second = time.monotonic(), asking(federation, "south", "bank2", b"hello", 4.0)
         killed = LocalServer(enrolment.operator_folder(market))
-        header = {"names": ["bank2"], "timeout": 60.0, "consumer": "killed", "pack": False}
+        header = {"names": ["bank2"], "timeout": 60.0, "consumer": "killed"}
         call = killed.ask(header, b"of no use")
         both = {"south": 1, "killed": 1}
-        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, both, {"north": 1}, {})})
+        assert eventually(lambda: server.status(market).queues == {"bank2": Queue(1, both, {"north": 1}, {})})
         call.cancel()
         killed.close()
-        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, {"south": 1}, {"north": 1}, {})})
+        assert eventually(lambda: server.status(market).queues == {"bank2": Queue(1, {"south": 1}, {"north": 1}, {})})
         shown = CliRunner().invoke(app, ["federation", "status", "--folder", str(market)]).output
         assert "member   bank2: connected\n  asked   north: 1\n  waiting south: 1\n" in shown
         assert eventually(lambda: time.monotonic() > began + 4.5), "longer than the deadline of the one that waits"
         released.touch()
-        assert first.result(20) == ({"bank2": b"bank2:hang bank2"}, {})
-        assert second.result(20) == ({"bank2": b"bank2:hello"}, {})
-        assert eventually(lambda: server.queues(market) == {})
+        assert first.result(WAIT) == ({"bank2": b"bank2:hang bank2"}, {})
+        assert second.result(WAIT) == ({"bank2": b"bank2:hello"}, {})
+        assert eventually(lambda: server.status(market).queues == {})
         assert b"of no use" not in (federation.root / "bank2" / "notes.txt").read_bytes()
     finally:
         released.unlink(missing_ok=True)
@@ -94,12 +94,14 @@ def test_a_server_that_is_up_takes_another_capacity(federation: Federation) -> N
     released, market = federation.root / "bank3" / "released", federation.market
     try:
         asked = [asking(federation, consumer, "bank3", b"hang bank3", 60.0) for consumer in ("north", "south")]
-        assert eventually(lambda: [sum(queue.waiting.values()) for queue in server.queues(market).values()] == [1])
-        assert server.set_capacity(market, "bank3", 2)
-        assert eventually(lambda: server.queues(market) == {"bank3": Queue(2, {}, {"north": 1, "south": 1}, {})})
+        assert eventually(
+            lambda: [sum(queue.waiting.values()) for queue in server.status(market).queues.values()] == [1]
+        )
+        server.set_capacity(market, "bank3", 2)
+        assert eventually(lambda: server.status(market).queues == {"bank3": Queue(2, {}, {"north": 1, "south": 1}, {})})
         released.touch()
-        assert {str(one.result(20)) for one in asked} == {str(({"bank3": b"bank3:hang bank3"}, {}))}
-        assert server.set_capacity(market, "bank3", 1)
+        assert {str(one.result(WAIT)) for one in asked} == {str(({"bank3": b"bank3:hang bank3"}, {}))}
+        server.set_capacity(market, "bank3", 1)
     finally:
         released.unlink(missing_ok=True)
 

@@ -5,70 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
-import struct
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from databazaar.errors import BazaarError
 from databazaar.federation import enrolment, pki, server
-from databazaar.federation.exchange import Exchange, Lost
-from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.enrolment_files import PRIVATE
+from databazaar.federation.exchange import Exchange
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.private_files import PRIVATE
-from databazaar.federation.transport import LocalTransport, Transport
+from databazaar.federation.transport import LocalTransport, Lost, Transport
 from databazaar.files import write_whole
 from databazaar.testing import check_transport
 from whole_answers import hand_in
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    one, other = socket.socketpair()
-    with one, other:
-        yield one, other
-
-
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return enrolment.init_market(tmp_path_factory.mktemp("m") / "market", "fraud", "localhost", 8002).folder
-
-
-def test_frames_carry_any_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
-    one, other = Channel(pair[0]), Channel(pair[1])
-    body = bytes(range(256)) * 10_000
-    thread = threading.Thread(target=one.send, args=({"op": "x"}, body))
-    thread.start()
-    assert other.receive() == ({"op": "x"}, body)
-    thread.join()
-    one.send({})
-    assert other.receive() == ({}, b"")
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        struct.pack(">IQ", 2, 2**63) + b"{}",
-        struct.pack(">IQ", 2**31, 0),
-        struct.pack(">IQ", 3, 0) + b"[1]",
-        struct.pack(">IQ", 2, 0) + b"\xff\xff",
-        struct.pack(">IQ", 2, 9) + b"{}short",
-        b"",
-    ],
-)
-def test_a_malformed_frame_closes_and_allocates_nothing(pair: tuple[socket.socket, socket.socket], raw: bytes) -> None:
-    pair[0].sendall(raw)
-    pair[0].close()
-    with pytest.raises(ClosedError):
-        Channel(pair[1], max_bytes=1000).receive()
-
-
-def test_a_frame_over_the_limit_is_not_sent(pair: tuple[socket.socket, socket.socket]) -> None:
-    with pytest.raises(ValueError, match="over the limit"):
-        Channel(pair[0], max_bytes=10).send({}, bytes(11))
 
 
 class Wire:
@@ -107,7 +62,7 @@ def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked(
     got: dict[str, object] = {}
     thread = threading.Thread(target=lambda: got.update(result=wire.exchange.ask(["a"], b"quiet", 20.0)))
     thread.start()
-    assert wire.asked.wait(20.0)
+    assert wire.asked.wait(90.0)
     number = wire.sent[-1][1]
     assert not hand_in(wire.exchange, "b", number, "", b"not asked")
     assert not hand_in(wire.exchange, "a", "another number", "", b"")
@@ -135,7 +90,7 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
     wire = Wire()
     thread = threading.Thread(target=wire.exchange.ask, args=(["a", "b"], b"silent", 20.0))
     thread.start()
-    assert wire.both.wait(20.0)
+    assert wire.both.wait(90.0)
     numbers = dict(wire.sent)
     assert numbers["a"] != numbers["b"]
     assert not hand_in(wire.exchange, "a", numbers["b"], "", b"in b's place")
@@ -166,7 +121,7 @@ def test_an_answer_in_pieces_is_whole_or_a_failure(
     wire, got = Wire(), list[tuple[dict[str, bytes], dict[str, Lost]]]()
     thread = threading.Thread(target=lambda: got.append(wire.exchange.ask(["a"], b"quiet", 20.0)))
     thread.start()
-    assert wire.asked.wait(20.0)
+    assert wire.asked.wait(90.0)
     number = wire.sent[-1][1]
     assert not wire.exchange.take("b", number, 1, "", b"x"), "nobody asked b"
     for size, code, data in pieces:
@@ -260,7 +215,7 @@ def test_a_kit_takes_only_its_own_certificate(market: Path, tmp_path: Path) -> N
 
 def test_a_certificate_is_of_the_authority_that_signed_it_and_of_no_namesake() -> None:
     key, (authority_key, authority) = pki.new_key(), pki.new_authority("fraud.ca")
-    certificate = pki.pem(pki.issue(authority_key, authority, "bank1", key.public_key()))
+    certificate = pki.pem(pki.Authority(authority_key, authority).issue("bank1", key.public_key()))
     pki.check_certificate(certificate, pki.pem(authority), "bank1", key)
     for name in ("fraud.ca", "other.ca"):
         with pytest.raises(BazaarError, match="not issued by the market"):

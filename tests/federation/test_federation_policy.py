@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
+from databazaar.federation.frames import decode_frame, encode_frame
 from databazaar.federation.provider import ProviderNode
 from databazaar.federation.tls import ServerCertificate
-from databazaar.federation.wire import SERVICE, decode_frame, encode_frame, grpc
+from databazaar.federation.wire import SERVICE, grpc
 from loopback import WAIT, Federation, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 NUMBER = "0" * 32
-QUESTION = {"op": "ask", "number": NUMBER, "seconds": 20.0, "size": 5, "at": 0, "pack": False}
+QUESTION = {"op": "ask", "number": NUMBER, "seconds": 20.0, "size": 5, "at": 0}
 
 
 class HostileServer:
@@ -74,7 +75,6 @@ def federation(tmp_path: Path) -> Federation:
         (b"\x00\x00\x00\x02[]", "a frame has no JSON header"),
         (encode_frame({**QUESTION, "size": None}, b"hello"), "a question without a size or a deadline"),
         (encode_frame({**QUESTION, "seconds": "long"}, b"hello"), "a question without a size or a deadline"),
-        (encode_frame({**QUESTION, "plain": 5}, b"hello"), "a packed piece cannot be unpacked"),
     ],
 )
 def test_whatever_is_no_question_ends_the_connection_with_a_sentence(

@@ -25,12 +25,11 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
 from databazaar.federation import enrolment, enrolment_files, pki
+from databazaar.federation.accepted_schemas import AcceptedSchemas
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.check import check
-from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.job import FederatedJob
+from databazaar.federation.engine import FederatedEngine, FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
-from databazaar.federation.pins import Pins
 from databazaar.federation.policy import RefusedError
 from databazaar.federation.records import AccessRecord, earnings
 from databazaar.federation.table import Table
@@ -172,7 +171,7 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
     monkeypatch.setattr(pki, "LEAF_DAYS", -1 / 24 / 60)  # it ended a minute ago
     authority = load_pem_x509_certificate((root / "market/ca/ca.pem").read_bytes())
     key = pki.load_key(root / "bank1/startup/client.key").public_key()
-    certificate = pki.pem(pki.issue(pki.load_key(root / "market/ca/ca.key"), authority, "bank1", key))
+    certificate = pki.pem(pki.Authority(pki.load_key(root / "market/ca/ca.key"), authority).issue("bank1", key))
     with pytest.raises(BazaarError, match="the certificate of bank1 is not valid today: check the clock, or ask"):
         complete_with(certificate)(root)
     (root / "bank1/startup/client.crt").write_text(certificate)
@@ -188,7 +187,9 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table.write_text("amount,fraud\n" + "1.5,0\n2.5,1\n" * 16)
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert "ok   data         32 rows with amount, fraud" in looked.output
-    assert joining.source(table, None, root / "bank1") == Table(table.resolve(), Pins((root / "bank1").resolve()))
+    assert joining.source(table, None, root / "bank1") == Table(
+        table.resolve(), AcceptedSchemas((root / "bank1").resolve())
+    )
     table.write_text("amount,fraud\n" + "1.5,0\ninf,1\n" * 16)
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output
@@ -200,7 +201,7 @@ def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> 
     asked = SchemaMessage.model_validate(Schema.fit(own, target="fraud", task="classification").to_dict())
     path = root / "bank1.csv"
     path.write_text("amount;fraud\n" + "1,5;yes\n2,5;no\n;no\n3,5;\n" * 11)
-    table = Table(path, Pins(root / "bank1"))
+    table = Table(path, AcceptedSchemas(root / "bank1"))
     assert table.examples(asked)[1].tolist() == [1, 0, 0] * 11
     command = ["provider", "check", str(root / "bank1"), "--data", str(path)]
     assert "ok   data         33 of 44 rows fit" in CliRunner().invoke(app, command).output
@@ -302,8 +303,8 @@ def test_a_statement_is_compared_with_the_run_that_it_is_for(tmp_path: Path) -> 
     assert (old.paid, old.unpaid_rounds, old.unknown_rounds, new.paid) == (3, (), (), None)
     with pytest.raises(BazaarError, match="is for the run other, in which this provider answered nothing"):
         earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"})
-    _, asked = earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"}, run="new")
-    assert asked.unpaid_rounds == (3, 4)
+    _, last = earnings(record, {"items": items, "pay_text": "3 credits"})
+    assert last.unpaid_rounds == (3, 4), "one that names no run is compared with the last"
 
 
 def test_a_statement_is_compared_with_answers_that_are_there(tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ def test_the_account_is_opacus_s_and_survives_a_restart(tmp_path: Path) -> None:
     expected = RDPAccountant()
     for _ in range(5 * 4):  # four batches of 8 rows
         expected.step(noise_multiplier=1.1, sample_rate=8 / ROWS)
-    assert mechanism.spent() == pytest.approx(expected.get_epsilon(1e-5))
+    assert mechanism.accountant.spent == pytest.approx(expected.get_epsilon(1e-5))
     again = private(tmp_path, noise=2.0)
-    assert again.spent() == mechanism.spent()
+    assert again.accountant.spent == mechanism.accountant.spent
     again.update(ORACLE, a_task(), DATA, torch.zeros(10))
-    assert again.spent() > mechanism.spent()
+    assert again.accountant.spent > mechanism.accountant.spent
     assert len(json.loads((tmp_path / "privacy.json").read_text())["history"]) == 2
     (tmp_path / "privacy.json").write_text("{")
     with pytest.raises(BazaarError, match="what was spent is not known"):
@@ -111,7 +111,7 @@ def test_an_answer_is_charged_before_it_is_computed(tmp_path: Path) -> None:
     broken = Task(build_model("logistic", [5], 2), LOSSES["cross-entropy"])
     with pytest.raises(RuntimeError):
         mechanism.update(ORACLE, broken, DATA, torch.zeros(12))
-    assert mechanism.spent() > 0
+    assert mechanism.accountant.spent > 0
     assert (tmp_path / "privacy.json").exists()
 
 
@@ -140,7 +140,7 @@ def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: P
     assert {a.failure for r in report.rounds for a in r.accesses if a.failure} == {
         Code.of("refused", why="privacy-spent")
     }
-    assert first.epsilon is not None and 0 < first.epsilon == mechanism.spent() <= cap
+    assert first.epsilon is not None and 0 < first.epsilon == mechanism.accountant.spent <= cap
     assert [p.epsilon for p in report.payouts[1:]] == [None, None]
     assert engine.privacy == folder.privacy() == {"bank1": (first.epsilon, 1e-5)}
     assert report.notes == (f"bank1 says it has spent ε = {first.epsilon:.3g} of privacy at δ = 1e-05.",)
@@ -154,9 +154,9 @@ def test_the_same_question_again_costs_nothing_and_gets_the_same_answer(tmp_path
     worker = ProviderWorker("bank1", examples("bank1"), privacy=mechanism)
     engine = federated(["bank1"], LocalTransport({"bank1": worker}))
     ask = Ask(a_consumer().initial_parameters(), [0], 0, 5)
-    first, spent = engine.query(ask).updates, mechanism.spent()
+    first, spent = engine.query(ask).updates, mechanism.accountant.spent
     assert torch.equal(engine.query(ask).updates, first)
-    assert mechanism.spent() == spent
+    assert mechanism.accountant.spent == spent
 
 
 def test_the_market_s_seed_says_nothing_about_the_noise(tmp_path: Path) -> None:

@@ -16,12 +16,9 @@ from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import Ask, Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.engines.quarantine import FailureCount, Quarantine
-from databazaar.federation import failures as faults
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.exchange import Failures, Lost, Replies
-from databazaar.federation.failures import is_honest
 from databazaar.federation.messages import Reply, decode_request, encode_reply
-from databazaar.federation.transport import LocalTransport
+from databazaar.federation.transport import Failures, Fault, LocalTransport, Lost, Replies, is_honest
 from databazaar.federation.worker import ProviderWorker
 from markets import a_consumer, afar, examples, federated
 
@@ -124,7 +121,7 @@ def test_pauses_double_and_an_answer_clears_the_slate() -> None:
 
 EVERY = [
     *(Code(why) for why in Lost),
-    *(Code(fault) for fault in faults.FAULTS),
+    *(Code(fault) for fault in Fault),
     BEYOND_LIMIT,
     Code.of("provider-failed", why="computation-failed"),
     QUARANTINED,

@@ -19,10 +19,9 @@ from databazaar.federation.disputes import Held, compare
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.enrolment import load_kit
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
-from databazaar.federation.receipts import Receipt, ReceiptKeeper, verified
+from databazaar.federation.receipts import Hearing, Notice, Receipt, ReceiptKeeper, verified
 from databazaar.federation.records import ANSWERS, AccessRecord
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.verdicts import Hearing, Notice
 from databazaar.federation.worker import ProviderWorker
 from databazaar.market.inspection.holdout_parts import halves
 from databazaar.runs.folder import RunFolder
@@ -120,7 +119,7 @@ def test_a_provider_sees_what_became_of_its_pay_and_why(played: Played) -> None:
     for stand in defended.stands:
         kit = str(played.parties.kits[stand.provider])
         told = json.loads(CliRunner().invoke(app, ["provider", "earnings", kit, "--json"]).stdout)[0]
-        assert (told["held"], told["released"], told["returned"]) == (stand.held, stand.released, stand.returned)
+        assert (told["held"], told["released"], told["returned"]) == (stand.held_back, stand.released, stand.returned)
         assert told["verdicts"] == [asdict(one) for one in played.told(stand.provider)]
     spy = CliRunner().invoke(app, ["provider", "earnings", str(played.parties.kits["spy"])]).stdout
     (flag,), (merger,) = defended.flagged, defended.merged

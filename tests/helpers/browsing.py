@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
 import shutil
-import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless=new",
+FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
-    "--no-first-run",
     "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
     "--disable-dev-shm-usage",
-    "--enable-logging=stderr",
-    "--window-size=1280,1600",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-)
+]
 NEEDS_CHROMIUM = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium"),
@@ -42,30 +40,47 @@ class Visit:
     requests: list[str]
 
 
-def visit(page: Path, folder: Path) -> Visit:
-    """Open the page headless; the DOM, the console's lines, and what the page asked of the network."""
-    folder.mkdir()
-    netlog = folder / "net.json"
-    done = subprocess.run(
-        [
-            str(CHROMIUM),
-            *FLAGS,
-            f"--user-data-dir={folder / 'profile'}",
-            f"--log-net-log={netlog}",
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+_apart = ThreadPoolExecutor(1, "browser")
+"""Playwright's event loop has a thread of its own, so that tests may run theirs."""
+_open = ExitStack()
+
+
+@cache
+def _browser() -> Browser:
+    """One for all tests of a process; `close_browser` ends it."""
+    from playwright.sync_api import sync_playwright
+
+    playwright = _open.enter_context(sync_playwright())
+    started = playwright.chromium.launch(
+        executable_path=CHROMIUM, args=FLAGS, ignore_default_args=["--hide-scrollbars"]
     )
-    events = json.loads(netlog.read_text())["events"]
-    asked = [event["params"] for event in events if {"url", "initiator"} <= event.get("params", {}).keys()]
-    # Chromium's own traffic (its clock, its updates) is "not an origin"; a page's is its origin, or "null".
-    requests = [params["url"] for params in asked if params["initiator"] != "not an origin"]
-    console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-    return Visit(done.stdout, console, [url for url in requests if not url.startswith("file:")])
+    _open.callback(started.close)
+    return started
+
+
+def close_browser() -> None:
+    _apart.submit(_open.close).result()
+
+
+def _look(page: Path, width: int, ask: Callable[[Page], Any]) -> tuple[Any, list[str], list[str]]:
+    """What is asked of the page once it is loaded, what it wrote on the console, and what it asked of the network."""
+    console, requests = list[str](), list[str]()
+    context = _browser().new_context(viewport={"width": width, "height": 800})
+    try:
+        opened = context.new_page()
+        opened.on("console", lambda message: console.append(message.text))
+        opened.on("pageerror", lambda error: console.append(str(error)))
+        opened.on("request", lambda request: requests.append(request.url))
+        opened.goto(page.as_uri(), timeout=120_000)
+        return ask(opened), console, requests
+    finally:
+        context.close()
+
+
+def visit(page: Path) -> Visit:
+    """Open the page headless; the DOM, the console's lines, and what the page asked of the network."""
+    dom, console, requests = _apart.submit(_look, page, 1280, lambda opened: opened.content()).result()
+    return Visit(dom, console, [url for url in requests if not url.startswith("file:")])
 
 
 def scripted(page: str, script: str) -> str:
@@ -73,7 +88,7 @@ def scripted(page: str, script: str) -> str:
     return re.sub(r"<meta http-equiv[^>]*>", "", page).replace("</body>", f"<script>{script}</script></body>")
 
 
-PROBE = """addEventListener("load", () => parent.postMessage({
+PROBE = """() => ({
     text: document.querySelector("main").innerText,
     wide: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
     figures: [...document.querySelectorAll("figure svg")].map((drawn) => {
@@ -87,23 +102,14 @@ PROBE = """addEventListener("load", () => parent.postMessage({
             const box = head.getBoundingClientRect(); return [head.innerText, box.left, box.right]; })])),
     hidden: Object.fromEntries([...document.querySelectorAll("[role=region]")].map((one) => [
         one.getAttribute("aria-label"), one.scrollHeight - one.clientHeight])),
-}, "*"))"""
+})"""
 
 
 def laid_out(page: str, width: int, folder: Path) -> dict[str, Any]:
-    """The page in a frame of that width: its rendered text, how wide it gets, and where figures and tables lie."""
-    folder.mkdir()
-    (folder / "page.html").write_text(scripted(page, PROBE), encoding="utf-8")
-    outer = folder / "frame.html"
-    outer.write_text(
-        f"""<script>addEventListener("message", (told) => {{
-        const pre = document.createElement("pre"); pre.textContent = JSON.stringify(told.data);
-        document.body.append(pre); }})</script>
-        <body><iframe src="page.html" style="border:0;width:{width}px;height:800px"></iframe></body>"""
-    )
-    told = re.search(r"<pre>(.*?)</pre>", visit(outer, folder / "visit").dom, flags=re.DOTALL)
-    assert told is not None
-    found: dict[str, Any] = json.loads(html.unescape(told[1]))
+    """The page in a window of that width: its rendered text, how wide it gets, and where figures and tables lie."""
+    file = folder / "page.html"
+    file.write_text(page, encoding="utf-8")
+    found: dict[str, Any] = _apart.submit(_look, file, width, lambda opened: opened.evaluate(PROBE)).result()[0]
     return found
 
 

@@ -11,7 +11,7 @@ from databazaar import Arbiter
 from databazaar.engines import Beginning
 from databazaar.federation.grpc_transport import GrpcTransport
 from markets import a_consumer, afar, federated
-from own_samplers import Together
+from own_samplers import Valued
 
 BANKS = ["bank1", "bank2", "bank3"]
 
@@ -20,7 +20,7 @@ def main(market: str, consumer: str, seed: str) -> None:
     with GrpcTransport(Path(market), consumer) as transport:
         engine = federated(BANKS, transport, consumer=consumer, deadline=60.0)
         engine.begin(Beginning(seed * 32))
-        report = Arbiter(a_consumer(), afar(BANKS), Together(), engine=engine, seed=int(seed)).run()
+        report = Arbiter(a_consumer(), afar(BANKS), Valued(), engine=engine, seed=int(seed)).run()
     void = sum(access.failure is not None for round in report.rounds for access in round.accesses)
     print(json.dumps({"model": report.model_hash, "head": report.ledger_head, "void": void}))
 

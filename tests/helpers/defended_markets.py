@@ -20,7 +20,7 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import ProviderTerms, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.stops import STOPS, Budget
-from own_samplers import Together
+from own_samplers import Valued
 
 MODEL = torch.zeros(1)
 EVERY_RULE = Defence(owners=True, alike=0.7, screen=3.0, leak=0.01, data=2.5, cap=0.4)
@@ -39,7 +39,7 @@ def rules_with(
     seed: int = 0,
     **limits: Any,
 ) -> RuleBook:
-    sampler, payment = sampler or Together(), payment or PricePerAccess()
+    sampler, payment = sampler or Valued(), payment or PricePerAccess()
     terms = Terms(
         seed=seed,
         budget=budget,

@@ -13,6 +13,7 @@ from databazaar.service import credentials, files, journal, members, offers
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Offer
+from databazaar.service.policy import read_policy
 from databazaar.service.settings import Settings
 
 SPEC: dict[str, Any] = {
@@ -50,14 +51,14 @@ class DeskMarket:
 
     def offer(self, session: Session, slug: str, seed: int = 0, name: str = "sales", **policy: Any) -> Offer:
         """A file offer that anybody gets at once for 5 cents, unless the policy says otherwise."""
-        return offers.make_file_offer(
+        return offers.make_offer(
             session,
             self[slug],
             self.settings,
             name=f"Sales of {slug}",
             slug=name,
             description="Deliveries of last year.",
-            policy={"price": 5, "approval": "automatic", **policy},
+            policy=read_policy({"price": 5, "approval": "automatic", **policy}),
             file_id=self.upload(session, slug, table(seed)),
         )
 

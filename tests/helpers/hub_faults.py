@@ -19,8 +19,8 @@ from typing import Protocol
 
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.progress import played
+from databazaar.service.lifecycle import OVER
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER
 from hub_market import SPECS, Hub, HubMarket, hub_market, kill_worker, outcome_of_run, worker_of, wrong_with_books
 from postgres import Server
 

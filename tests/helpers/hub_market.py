@@ -23,13 +23,13 @@ from sqlalchemy import select
 import sql_faults
 from databazaar import registry
 from databazaar.cli import main
-from databazaar.service import jobs, journal
+from databazaar.service import jobs, journal, submission
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, JournalEntry, Receipt
 from databazaar.service.hub.folder import LOCK, write_market
+from databazaar.service.lifecycle import OVER
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER
 from desk_market import DeskMarket, desk_market, table
 from processes import Forked
 
@@ -128,7 +128,7 @@ class HubMarket:
                 files={"holdout": holdout},
                 offers=list(offers),
             )
-            jobs.submit(session, caller, settings, made.id)
+            submission.submit(session, caller, settings, made.id)
             jobs.fund(session, caller, made.id)
             self.jobs[name] = made.id
             return made.id
@@ -155,8 +155,10 @@ class Hub:
     def __init__(self, settings: Settings, log: Path) -> None:
         self.fault = settings.home / "fault.json"
         given = {"home": str(settings.home), "database": settings.database, "runners": settings.runners}
-        given |= {"lease": settings.lease, "attempts": settings.attempts}
-        given |= {"federation": None if settings.federation is None else str(settings.federation)}
+        given |= {
+            "attempts": settings.attempts,
+            "federation": None if settings.federation is None else str(settings.federation),
+        }
         paths = [str(SCRIPT.parent), str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), sql_faults.VARIABLE: str(self.fault)}
         with log.open("a") as stream:
@@ -220,10 +222,21 @@ def kill_worker(settings: Settings, job_id: str) -> bool:
     return False
 
 
+_alone: dict[tuple[tuple[str, bytes], ...], tuple[str, str]] = {}
+
+
 def run_alone(market: HubMarket, name: str, out: Path) -> tuple[str, str]:
-    """What a job's market.toml comes to from the shell."""
+    """What a job's market.toml comes to from the shell; it is played once in a process for the same files."""
     with market.database.begin() as session:
         path = write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
+    files = sorted(file for file in path.parent.rglob("*") if file.is_file())
+    key = tuple((str(file.relative_to(path.parent)), file.read_bytes()) for file in files)
+    if key not in _alone:
+        _alone[key] = _played_alone(path, out)
+    return _alone[key]
+
+
+def _played_alone(path: Path, out: Path) -> tuple[str, str]:
     command = ["bazaar", "run", str(path), "--out", str(out), "--quiet"]
     with (
         mock.patch.object(sys, "argv", command),

@@ -163,8 +163,9 @@ class Stage:
     def _bazaar(self, args: Sequence[str], fault: Fault | None = None, nth: int = 0) -> int:
         armed = None if fault is None else (fault.number, nth, fault.error, str(self._journal))
         with self._log.open("wb") as log:
+            more = {"fault": armed}
             process = Forked(
-                [BAZAAR, *args], cwd=self.market, stdout=log, stderr=log, zygote=self._zygote, more={"fault": armed}
+                [BAZAAR, *args], cwd=self.market, stdout=log, stderr=log, draws=True, zygote=self._zygote, more=more
             )
         return process.wait()
 

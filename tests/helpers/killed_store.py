@@ -19,13 +19,14 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from databazaar import files
 from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Snapshot, snapshot_files
 from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
 
 LEDGER = "ledger.sqlite"
-CALLS = ("open", "pwrite", "fdatasync", "fsync")
+CALLS = ("open", "rename", "unlink", "fsync")
 
 
 def model(round: int) -> NDArray[np.float32]:
@@ -74,13 +75,14 @@ def _arm(kill: int, halfway: bool) -> None:
             left[0] -= 1
             if left[0] == 0:
                 if halfway and call is write:
-                    write(args[0], args[1][: len(args[1]) // 2], *args[2:])
+                    args[0].write(args[-1][: len(args[-1]) // 2])
                 _die()
             return call(*args, **more)
 
         return counted
 
-    write = os.pwrite
+    write = files._write
+    files._write = deadly(write)
     for name in CALLS:
         setattr(os, name, deadly(getattr(os, name)))
     commit = deadly(lambda: None)

@@ -1,7 +1,4 @@
-"""Markets whose truth is known: the utility is a sum, so an update brings what its provider was made to bring.
-
-HubLock, that is. Together, an update brings how far it lies from the mean of the others of its round.
-"""
+"""Markets whose truth is known: the utility is a sum, so an update brings what its provider was made to bring."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from databazaar import Arbiter, Consumer, Provider, Report
 from databazaar.samplers import Sampler
-from own_samplers import Together
+from own_samplers import Valued
 
 
 class Seller(NamedTuple):
@@ -59,7 +56,7 @@ def arbiter(
     buyer = Consumer(
         np.zeros(1), budget=budget, per_round=per_round, utility=lambda w: float(w[0]), step=0.01, **consumer
     )
-    return Arbiter(buyer, providers, sampler or Together(), engine="loop", seed=seed)
+    return Arbiter(buyer, providers, sampler or Valued(), engine="loop", seed=seed)
 
 
 def played(sellers: Mapping[str, Seller], sampler: Sampler | None = None, **more: Any) -> Report:

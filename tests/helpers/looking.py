@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)  # of itself it waits five seconds, which a busy machine may take
 OURS = re.compile(r" · (Harbour market|databazaar)$")
 SHOTS = os.environ.get("SCREENSHOTS", "")

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 SEARCH_PATH = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 MAX_BYTES = 4_000_000
 WAIT = 90.0
-"""Seconds to wait for providers to connect: many, because this machine may be busy."""
+"""Seconds to wait for what must come, such as providers that connect: many, because this machine may be busy."""
 
 
 def free_port() -> int:
@@ -32,7 +32,7 @@ def free_port() -> int:
     return random.choice([port for port in range(20_000, 32_000) if port not in taken])
 
 
-def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+def eventually(true: Callable[[], bool], seconds: float = WAIT) -> bool:
     until = time.monotonic() + seconds
     while not true():
         if time.monotonic() > until:

@@ -235,7 +235,7 @@ def _measure(plan: Plan, session: pytest.Session, target: Path) -> None:
 def _import_others(plan: Plan, names: Iterable[str]) -> None:
     """Imports what the tests import of installed packages, but for those that pytest must import itself."""
     for name in names:
-        if name in sys.modules or name.startswith(plan.package) or "pytest" in name:
+        if name in sys.modules or name.startswith((plan.package, "hypothesis")) or "pytest" in name:
             continue
         try:
             spec = importlib.util.find_spec(name)

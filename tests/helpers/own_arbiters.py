@@ -26,7 +26,7 @@ from databazaar.federation.messages import encode_request
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
-from databazaar.service import credentials, jobs
+from databazaar.service import credentials, jobs, submission
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.http.app import create_app
@@ -55,7 +55,7 @@ class OwnMarket:
             files = {} if mode == "own" else {"holdout": self.market.upload(session, "buyer", HOLDOUT)}
             offers = ["north-sales", "south-sales"]
             job = jobs.draft(session, caller, settings, name=name, spec=spec, files=files, offers=offers, mode=mode)
-            jobs.submit(session, caller, settings, job.id)
+            submission.submit(session, caller, settings, job.id)
             return jobs.fund(session, caller, job.id).id
 
     def found(self, job_id: str) -> Job:
@@ -163,4 +163,4 @@ def asked(own: OwnMarket, job: str, arbiter: Arbiter, names: list[str], **other:
     update, params = other.pop("update", True), other.pop("params", arbiter.consumer.initial_parameters())
     right = engine_of(arbiter)._request(0, 3, "update" if update else "describe").model_copy(update=other)
     with own.notary(job, attempts=1) as notary:
-        return notary.ask(names, encode_request(right, params if update else None), 30.0)
+        return notary.request(names, encode_request(right, params if update else None), 30.0)

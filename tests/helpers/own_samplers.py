@@ -11,10 +11,10 @@ from databazaar.samplers import SAMPLERS, Wants
 
 @SAMPLERS.register
 @dataclass(frozen=True)
-class Together(OSMD):
-    """OSMD that learns from what the round's model loses without each provider."""
+class Valued(OSMD):
+    """OSMD that learns from Shapley gains."""
 
     eta: float = 3.0
     alpha: float = 0.05
-    kind: ClassVar[str] = "test-together"
-    wants: ClassVar[Wants] = Wants(gains="together")
+    kind: ClassVar[str] = "test-shapley"
+    wants: ClassVar[Wants] = Wants(gains="shapley")

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from databazaar.service import contracts, credentials, files, jobs, journal, members, offers
+from databazaar.service import contracts, credentials, files, jobs, journal, members, offers, submission
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.lifecycle import enter, locked_job
+from databazaar.service.lifecycle import ContractState, JobState, enter, locked_job
+from databazaar.service.policy import read_policy
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from desk_market import SPEC, table
 
 SCRIPT = "<script>alert(1)</script>"
@@ -66,14 +66,14 @@ class PageMarket:
     def offer(self, slug: str, name: str, approval: str) -> None:
         file_id = self.upload(slug, len(self.ids))
         with self.database.begin() as session:
-            made = offers.make_file_offer(
+            made = offers.make_offer(
                 session,
                 self.callers[slug],
                 self.settings,
                 name=name,
                 slug="sales",
                 description=f"{SCRIPT} {'long ' * 300}",
-                policy={"price": 5, "approval": approval},
+                policy=read_policy({"price": 5, "approval": approval}),
                 file_id=file_id,
             )
             self.ids[f"offer of {slug}"] = made.id
@@ -98,13 +98,13 @@ class PageMarket:
             )
             self.jobs[state] = job.id
             if state != JobState.DRAFT:
-                jobs.submit(session, caller, self.settings, job.id)
+                submission.submit(session, caller, self.settings, job.id)
         if state in (JobState.DRAFT, JobState.SUBMITTED):
             return job.id
         with self.database.begin() as session:
-            for one in contracts.requests(session, self.callers["north"]):
-                if one.job_id == job.id:
-                    contracts.decide(session, self.callers["north"], one.id, True)
+            north = self.callers["north"]
+            for one in contracts.own_contracts(session, north, job.id, ContractState.REQUESTED, "provider"):
+                contracts.decide(session, north, one.id, True)
         if state != JobState.AGREED:
             with self.database.begin() as session:
                 jobs.fund(session, caller, job.id)

@@ -59,8 +59,8 @@ def shared_zygote() -> Zygote:
 class Forked(subprocess.Popen[Any]):
     """A subprocess.Popen that is forked from a zygote. `args` are those of Python, or a script; there is no shell.
 
-    With `serves` it is a process that starts others by multiprocessing's server: it has one then, forked too. `more` is
-    for a zygote that has a use for it.
+    With `serves` it is a process that starts others by multiprocessing's server: it has one then, forked too. Its
+    reports have drawings only with `draws`. `more` is for a zygote that has a use for it.
     """
 
     _by_name = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
@@ -70,11 +70,13 @@ class Forked(subprocess.Popen[Any]):
         args: Sequence[str | Path],
         *,
         serves: bool = False,
+        draws: bool = False,
         zygote: Zygote | None = None,
         more: dict[str, Any] | None = None,
         **given: Any,
     ) -> None:
-        self._zygote, self._more = zygote or shared_zygote(), {"serves": serves, **(more or {})}
+        self._zygote = zygote or shared_zygote()
+        self._more = {"serves": serves, "draws": draws, **(more or {})}
         super().__init__(args, **given)
 
     def _execute_child(self, *given: Any) -> None:
@@ -149,8 +151,6 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[Any]) -> Non
 FORKSERVER = """
 import socket, sys
 from multiprocessing import forkserver
-from undrawn import undraw
-undraw()
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
 listener.listen()

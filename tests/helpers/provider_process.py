@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+from databazaar.federation.frames import MAX_BYTES
 from databazaar.federation.provider import ProviderNode
-from databazaar.federation.wire import MAX_BYTES
 
 
 def main(kit: str, handler: str, max_bytes: str = str(MAX_BYTES)) -> None:
@@ -20,7 +20,8 @@ def main(kit: str, handler: str, max_bytes: str = str(MAX_BYTES)) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    with ProviderNode(Path(kit), lambda payload: function(bytes(payload)), int(max_bytes)):
+    # A test that cuts a connection waits until it is made again, which would be after 2, 4, 8, 16 and 30 seconds.
+    with ProviderNode(Path(kit), lambda payload: function(bytes(payload)), int(max_bytes), longest_pause=0.5):
         done.wait()
 
 

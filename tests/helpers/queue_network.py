@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from databazaar.federation.exchange import Exchange, Failures, Replies
-from databazaar.federation.transport import Transport
+from databazaar.federation.exchange import Exchange
+from databazaar.federation.transport import Failures, Replies, Transport
 from whole_answers import hand_in
 
 

@@ -19,7 +19,7 @@ from databazaar.roster import ProviderTerms, Roster, RoundBudget
 from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable
 from databazaar.stops import Budget
-from own_samplers import Together
+from own_samplers import Valued
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def rules_for(
         initial_model="",
         **limits,
     )
-    return RuleBook(terms, sampler or Together(), payment or PricePerAccess(), (Budget(),))
+    return RuleBook(terms, sampler or Valued(), payment or PricePerAccess(), (Budget(),))
 
 
 def offers_at(*prices: int) -> list[ProviderTerms]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from databazaar.federation.enrolment import load_kit
+from databazaar.federation.frames import Header, decode_frame, encode_frame
 from databazaar.federation.tls import open_channel
-from databazaar.federation.wire import SERVICE, Header, Outbox, decode_frame, encode_frame, grpc
+from databazaar.federation.wire import SERVICE, Outbox, grpc
 
 
 class RawProvider:
@@ -55,13 +56,13 @@ class RawProvider:
 
     def question(self) -> tuple[str, bytes]:
         """The next question's number and its text, read to its end."""
-        text = b""
+        text = bytearray()
         while True:
             header, piece = self.receive()
             if header["op"] == "ask":
                 text += piece
                 if len(text) == header["size"]:
-                    return header["number"], text
+                    return header["number"], bytes(text)
 
     def closed(self, seconds: float = 20.0) -> bool:
         """Does the server end the stream?"""

@@ -19,8 +19,8 @@ from databazaar.engines import Beginning
 from databazaar.engines.protocol import LIMIT
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.failures import MessageError, is_honest
 from databazaar.federation.messages import OracleMessage, Request, TaskMessage, decode_reply
+from databazaar.federation.transport import MessageError, is_honest
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, audit_entries
 from databazaar.market.loop import play
 from databazaar.market.run import Progress
@@ -181,7 +181,7 @@ def round_of(name: str, body: bytes) -> int | None:
         protocol=3, kind="update", run=RUN, round=int(found[1]), seed=0, consumer="", contract="", task=TASK
     )
     try:
-        reply, update = decode_reply(body, request, name, torch.zeros(3, dtype=torch.float64))
+        reply, update, *_ = decode_reply(body, request, name, torch.zeros(3, dtype=torch.float64))
     except MessageError:
         return None
     return request.round if reply.status == "ok" and update is not None and update.abs().max() <= LIMIT else None

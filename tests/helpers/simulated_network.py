@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from databazaar.federation import exchange as exchanges
-from databazaar.federation.exchange import Exchange, Failures, Replies
+from databazaar.federation.exchange import Exchange
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
-from databazaar.federation.transport import Transport
+from databazaar.federation.transport import Failures, Replies, Transport
 from databazaar.federation.worker import ProviderWorker
 from whole_answers import hand_in
 

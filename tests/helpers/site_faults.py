@@ -22,12 +22,12 @@ from pathlib import Path
 import psutil
 
 from databazaar.federation import server
-from databazaar.federation.failures import UNANSWERED
+from databazaar.federation.transport import UNANSWERED
 from databazaar.runs.folder import RunFolder
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.progress import played
+from databazaar.service.lifecycle import OVER
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER
 from desk_market import table
 from hub_faults import Hubs, Struck, alive, hubs
 from hub_market import HubMarket, hub_market, kill_worker, outcome_of_run, wrong_with_books
@@ -127,7 +127,7 @@ class SiteStage:
         return come and self._strike(market, running, point)
 
     def _asks(self, consumer: str) -> bool:
-        return any(consumer in queue.asked for queue in server.queues(self.sites.market).values())
+        return any(consumer in queue.asked for queue in server.status(self.sites.market).queues.values())
 
     def _strike(self, market: HubMarket, running: Hubs, point: SitePoint) -> bool:
         hit = True

@@ -18,6 +18,7 @@ from databazaar.runs.folder import RunFolder
 from databazaar.service import credentials, members, offers
 from databazaar.service.database.tables import Job
 from databazaar.service.hub.folder import write_market
+from databazaar.service.policy import read_policy
 from desk_market import DeskMarket, table
 from hub_market import SPEC, HubMarket
 from loopback import WAIT, Federation
@@ -69,14 +70,14 @@ def offer_site(market: HubMarket, name: str, **policy: Any) -> None:
     """Offers a site under its own name, which begins with its organisation's."""
     slug = name.partition("-")[0]
     with market.database.begin() as session:
-        offers.make_site_offer(
+        offers.make_offer(
             session,
             market.desk[slug],
             market.settings,
             name=f"Site {name}",
             slug=name,
             description="",
-            policy={"price": 5, "approval": "automatic", **policy},
+            policy=read_policy({"price": 5, "approval": "automatic", **policy}),
             site=name,
             columns=COLUMNS,
             rows=60,

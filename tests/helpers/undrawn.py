@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from databazaar.reports import run_page, written
+from databazaar.reports import run_page
 from databazaar.reports.figures import FIGURES
 from databazaar.reports.style import Drawing
 
@@ -16,7 +16,6 @@ BLANK = Drawing("0 0 1 1", Markup("</svg>"))
 
 def undraw(replace: Callable[[object, str, Any], None] = setattr) -> None:
     """Takes the drawings out of the reports that this process writes, by `replace`: for good, or as a test does it."""
-    for module in (written, run_page):
-        replace(module, "draw_all", lambda report: dict.fromkeys(FIGURES))
-    replace(written, "save_png", lambda drawn, folder, within=None: [])
+    replace(run_page, "draw_all", lambda report: dict.fromkeys(FIGURES))
+    replace(run_page, "save_png", lambda drawn, folder, within=None: [])
     replace(run_page, "inline_svg", lambda figure, name: BLANK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.security_callers import csrf_token
+from databazaar.service.http.security import csrf_token
 from page_market import PageMarket
 from web_market import TestClient
 

@@ -12,14 +12,13 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from databazaar.service import cash, contracts, credentials, jobs, outbox
+from databazaar.service import cash, contracts, credentials, jobs, outbox, submission
 from databazaar.service.caller import allowed_scopes
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Token
+from databazaar.service.database.tables import Token, now
 from databazaar.service.http.app import create_app
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.security_callers import CSRF_HEADER, csrf_token
+from databazaar.service.http.security import CSRF_HEADER, csrf_token
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
@@ -124,7 +123,7 @@ class WebMarket:
                 files={"holdout": holdout},
                 offers=[self.ids["offer"]],
             )
-            return jobs.submit(session, buyer, self.settings, job.id).id
+            return submission.submit(session, buyer, self.settings, job.id).id
 
     def end(self, job_id: str) -> None:
         with self.database.begin() as session:
@@ -149,7 +148,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         named: Any = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
         made.ids["job"] = jobs.draft(session, buyer, settings, name="Delays", offers=[made.ids["offer"]], **named).id
         asked = jobs.draft(session, buyer, settings, name="Asked", offers=[made.ids["shy offer"]], **named)
-        jobs.submit(session, buyer, settings, asked.id)
+        submission.submit(session, buyer, settings, asked.id)
         made.ids["asked job"] = asked.id
         own = jobs.draft(
             session, buyer, settings, name="Own", spec=SPEC, files={}, offers=[made.ids["offer"]], mode="own"
@@ -157,7 +156,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         made.ids["own job"] = own.id
         made.ids["contract"] = contracts.own_contracts(session, buyer, asked.id)[0].id
         made.ids["webhook"] = outbox.add_webhook(session, buyer, "https://buyer.example/hook")[0].id
-        made.ids["cash"] = cash.request_deposit(session, buyer, settings, 100_000).id
+        made.ids["cash"] = cash.request(session, buyer, settings, "deposit", 100_000).id
         assert buyer.person_id and north.person_id
         made.ids["person"], made.ids["organisation"] = buyer.person_id, buyer.organisation_id
         made.ids["rival"], made.ids["rival's person"] = desk["rival"].organisation_id, str(desk["rival"].person_id)

@@ -84,7 +84,6 @@ OFFER = {"name": "Sales", "slug": "more", "policy": policy()}
 RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/metrics"): Row("hub", wrong="buyer"),
     ("GET", "/v1/me"): Row("buyer"),
-    ("GET", "/v1/market"): Row("buyer"),
     ("POST", "/v1/market/fee"): _of_operator(body={"basis_points": 100}),
     ("GET", "/v1/organisations"): Row("buyer"),
     ("POST", "/v1/organisations"): _of_operator(
@@ -108,18 +107,11 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/v1/offers"): Row("buyer"),
     ("GET", "/v1/offers/own"): Row("north"),
     ("GET", "/v1/offers/{offer_id}"): Row("buyer", other="south", path={"offer_id": "offer"}),
-    ("POST", "/v1/offers/file"): Row("north", "offers", wrong="buyer", body={**OFFER, "file_id": "north's file"}),
-    ("POST", "/v1/offers/site"): Row(
-        "north",
-        "offers",
-        wrong="buyer",
-        body={**OFFER, "site": "north-more", "columns": [{"name": "late", "kind": "number"}]},
-    ),
+    ("POST", "/v1/offers"): Row("north", "offers", wrong="buyer", body={**OFFER, "file_id": "north's file"}),
     ("POST", "/v1/offers/{offer_id}/versions"): _of_offer({"file_id": "north's file"}),
     ("POST", "/v1/offers/{offer_id}/policy"): _of_offer({"policy": policy(price=6)}),
     ("GET", "/v1/queues"): Row("north"),
     ("GET", "/v1/contracts"): Row("buyer"),
-    ("GET", "/v1/contracts/requests"): Row("south"),
     ("GET", "/v1/contracts/{contract_id}"): Row(
         "buyer", other="rival", wrong="north", path={"contract_id": "contract"}
     ),
@@ -129,7 +121,6 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("POST", "/v1/contracts/{contract_id}/decide"): Row(
         "south", "offers", wrong="buyer", other="north", path={"contract_id": "contract"}, body={"agree": True}
     ),
-    ("GET", "/v1/earnings"): Row("north"),
     ("GET", "/v1/jobs"): Row("buyer"),
     ("POST", "/v1/jobs"): Row(
         "buyer",
@@ -165,7 +156,6 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/v1/cash"): Row("buyer"),
     ("POST", "/v1/deposits"): Row("buyer", "money", body={"amount": 500}),
     ("POST", "/v1/payouts"): Row("north", "money", body={"amount": 500}),
-    ("POST", "/v1/withdrawals"): Row("buyer", "money", body={"amount": 500}),
     ("POST", "/v1/cash/{record_id}/confirm"): _of_operator({"record_id": "cash"}, {"reference": ""}),
     ("POST", "/v1/cash/{record_id}/refuse"): _of_operator({"record_id": "cash"}, {"reason": "no money came"}),
     ("GET", "/v1/balances"): Row("buyer"),

@@ -31,6 +31,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from undrawn import undraw
+
 LOADED = (
     "databazaar.cli.app",
     "databazaar.cli.federation_demo",
@@ -38,7 +40,7 @@ LOADED = (
     "databazaar.cli.play",
     "databazaar.cli.server",
     "databazaar.config.check",
-    "databazaar.engines.stacked",
+    "databazaar.engines.stacks",
     "databazaar.service.hub.frozen",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settlement",
@@ -135,6 +137,8 @@ def _program(request: Request, files: Sequence[int], prepare: Callable[[Request]
         warnings.filters.remove(EVERY_WARNING)  # type: ignore[attr-defined]
     subprocess.Popen = ForkedHere  # type: ignore[misc]
     prepare(request)
+    if not request["draws"]:
+        undraw()
     if request["serves"]:
         _have_forkserver()
     run(request["args"])
@@ -225,8 +229,8 @@ class ForkedHere(subprocess.Popen[Any]):
             files = [os.dup(place if file == -1 else file) for place, file in enumerate(stdio)]
             env = dict(named["env"] or os.environ)
             cwd = os.fspath(named["cwd"] or Path.cwd())
-            asked = {"args": args, "cwd": cwd, "env": env, "session": named["start_new_session"], "serves": False}
-            _live(asked, files, _forget_the_parent)
+            asked = {"args": args, "cwd": cwd, "env": env, "session": named["start_new_session"]}
+            _live({**asked, "serves": False, "draws": True}, files, _forget_the_parent)
         self._child_created = True
         self._close_pipe_fds(*(named[n] for n in PIPES))  # type: ignore[attr-defined]
 

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, enrolment, pki, renewal, revocations
+from databazaar.federation import enrolment, pki, renewal, revocations
 from databazaar.federation.check import check
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.provider import ProviderNode
-from databazaar.federation.revoked import Revoked
+from databazaar.federation.revocations import Revoked
 from databazaar.federation.tls import ServerCertificate, open_channel, trusted_certificate
 from databazaar.federation.wire import SERVICE, client_options, grpc
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
@@ -33,15 +33,15 @@ from tls_party import TlsServer, plain_server
 pytestmark = pytest.mark.process
 
 KEY = pki.new_key()
-SYSTEM = authority.Authority(*pki.new_authority("public.ca"))
+SYSTEM = pki.new_authority("public.ca")
 """An authority that the machine trusts, and that certifies whoever pays."""
 
 
-def ours(root: Path) -> authority.Authority:
-    return authority.open_authority(root / "market", None, authority.from_environment)
+def ours(root: Path) -> pki.Authority:
+    return pki.open_authority(root / "market", None, pki.from_environment)
 
 
-def impostor(by: authority.Authority, name: str, host: str, root: Path) -> ssl.SSLContext:
+def impostor(by: pki.Authority, name: str, host: str, root: Path) -> ssl.SSLContext:
     certificate = root / "impostor.pem"
     certificate.write_text(pki.pem(by.issue(name, KEY.public_key(), (host,))))
     (root / "impostor.key").write_bytes(pki.key_pem(KEY))
@@ -183,7 +183,7 @@ def test_a_kit_whose_key_is_another_s_says_so(root: Path) -> None:
 
 
 def serial_of(root: Path, name: str) -> int:
-    return authority.issued(root / "market", name)[-1].serial_number
+    return pki.issued(root / "market", name)[-1].serial_number
 
 
 def revoked(root: Path) -> Revoked:
@@ -206,13 +206,12 @@ def test_a_revoked_certificate_is_known_to_a_server_that_is_up(root: Path) -> No
     assert {entry.serial for entry in listed} == {serial for _, serial in banks}
 
 
-def test_of_lists_signed_in_advance_the_latest_whose_day_has_come_counts(root: Path) -> None:
-    now, by = dt.datetime.now(dt.UTC).replace(microsecond=0), ours(root)
-    serials = [authority.issued(root / "market", name)[0].serial_number for name in ("bank1", "bank2")]
-    first, second = (revocations.Revocation(serial, now, superseded=True) for serial in serials)
-    days = [(-2, []), (-1, [first]), (1, [first, second])]
-    lists = [revocations._sign(by, entries, now + dt.timedelta(days=d), 5 + d) for d, entries in days]
-    (root / "market/server/startup/crl.pem").write_bytes(b"".join(lists))
+def test_a_renewed_certificate_counts_no_more_from_its_day_on(root: Path) -> None:
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    serials = [pki.issued(root / "market", name)[0].serial_number for name in ("bank1", "bank2")]
+    dates = [now + dt.timedelta(days=days) for days in (-1, 1)]
+    entries = [revocations.Revocation(serial, day, True) for serial, day in zip(serials, dates, strict=True)]
+    (root / "market/server/startup/crl.pem").write_bytes(revocations._sign(ours(root), entries, 5))
     assert [revoked(root).why("bank", serial) for serial in serials] == ["the certificate is revoked", ""]
 
 
@@ -243,7 +242,7 @@ def test_a_revocation_counts_though_the_clock_was_ahead_and_is_set_right(root: P
 
 def test_a_list_of_another_authority_is_not_taken(root: Path) -> None:
     kept = root / "market/ca/crl.pem"
-    kept.write_bytes(revocations._sign(SYSTEM, [], dt.datetime.now(dt.UTC), 1))
+    kept.write_bytes(revocations._sign(SYSTEM, [], 1))
     with pytest.raises(BazaarError, match="is not this market's revocation list"):
         renewal.revoke_certificates(root / "market", "bank1")
     with pytest.raises(BazaarError, match="is not this market's revocation list"):
@@ -292,7 +291,7 @@ def test_certificates_are_renewed_under_a_running_market(tmp_path: Path, monkeyp
             federation.start("bank1")
             assert transport.wait_for(["bank1"], WAIT) == []
             assert transport.request(["bank1"], b"back", WAIT)[0] == {"bank1": b"bank1:back"}
-        before, now = authority.issued(market, "bank1")
+        before, now = pki.issued(market, "bank1")
         assert before.public_key() != now.public_key()
         assert isinstance(now, x509.Certificate) and before.serial_number in revocations.in_force(market / "ca/crl.pem")
     finally:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, enrolment, pki, renewal, revocations, server
+from databazaar.federation import enrolment, pki, renewal, revocations, server
 from two_banks import two_banks
 
 
@@ -140,7 +140,7 @@ def test_a_field_of_the_wrong_kind_is_named(root: Path, what: str, field: str, v
 @pytest.mark.parametrize("changes", [{"identity": "bank1"}, {"authority": "no certificate"}, {"authority": None}])
 def test_an_invitation_names_a_market_and_its_authority(root: Path, changes: dict[str, str | None]) -> None:
     file = root / "invitation.json"
-    leaf = pki.pem(authority.issued(root / "market", "bank1")[0])
+    leaf = pki.pem(pki.issued(root / "market", "bank1")[0])
     given = {key: leaf if value is None else value for key, value in changes.items()}
     file.write_text(json.dumps({**json.loads(file.read_text()), **given}))
     code, said = take(root, "invitation")
@@ -185,7 +185,7 @@ def test_an_invitation_that_comes_back_gives_no_second_certificate(root: Path) -
     other = enrolment.request(root / "invitation.json", root / "new")
     with pytest.raises(BazaarError, match="bank3 already has a certificate"):
         enrolment.sign(market, other)
-    assert len(authority.issued(market, "bank3")) == 1
+    assert len(pki.issued(market, "bank3")) == 1
 
 
 def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
@@ -194,7 +194,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     market, stick, kit = tmp_path / "market", tmp_path / "stick", tmp_path / "kit"
     start = ["federation", "init", market, "--name", "fraud", "--ca", stick, "--passphrase"]
     assert bazaar(*start)[1].startswith("the authority's key has a passphrase: set DATABAZAAR_CA_PASSPHRASE")
-    monkeypatch.setenv(authority.PASSPHRASE, "correct horse")
+    monkeypatch.setenv(pki.PASSPHRASE, "correct horse")
     assert bazaar(*start[:5], "--ca", market / "ca")[1].endswith("give a folder on another medium")
     code, said = bazaar(*start)
     assert code == 0 and f"the authority's key is in {stick} alone" in said
@@ -212,16 +212,16 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     assert bazaar("federation", "sign", asked, *at)[0] == 0
     enrolment.complete(kit, market / "certificates/bank1.json")
     assert bazaar("federation", "sign", "--server", *at)[0] == 0
-    monkeypatch.setenv(authority.PASSPHRASE, "wrong")
+    monkeypatch.setenv(pki.PASSPHRASE, "wrong")
     assert "cannot be read: check it and its passphrase" in bazaar("federation", "sign", "--server", *at)[1]
     code, said = bazaar("federation", "revoke", "bank1", "--folder", market)
     assert code == 2 and said.startswith("bank1 is shut out by name, but not yet on the revocation list: the key of")
     assert server.status(market).revoked == ["bank1"]
     assert "bank1 is shut out by name" in renewal.warnings(market)[0]
-    monkeypatch.setenv(authority.PASSPHRASE, "correct horse")
+    monkeypatch.setenv(pki.PASSPHRASE, "correct horse")
     assert bazaar("federation", "revoke", "bank1", *at)[0] == 0
     assert renewal.warnings(market) == []
-    (serial,) = (certificate.serial_number for certificate in authority.issued(market, "bank1"))
+    (serial,) = (certificate.serial_number for certificate in pki.issued(market, "bank1"))
     assert serial in revocations.in_force(market / "ca/crl.pem")
 
 

@@ -20,11 +20,11 @@ from databazaar.cli import enrolment as joining
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
+from databazaar.federation.accepted_schemas import AcceptedSchemas, fingerprint
 from databazaar.federation.messages import (
     ReplyCode,
     Status,
 )
-from databazaar.federation.pins import Pins, fingerprint
 from databazaar.federation.policy import Policy
 from databazaar.federation.privacy import clipped_sum, drawn, normal
 from databazaar.federation.records import AccessRecord
@@ -156,12 +156,12 @@ def test_a_refusal_about_the_data_is_decided_once_and_remembered(path: Path, tmp
     kit.mkdir()
     schema = HONEST.model_copy(update={"classes": ("no", "perhaps")})
     for _ in range(2):
-        assert asked(ProviderWorker("bank", Table(path, Pins(kit))), schema)[1] == "task-does-not-fit"
-    known = Pins(kit).accepted()[fingerprint(schema)]
-    assert (known["fits"], known["data"]) == (False, hashlib.sha256(path.read_bytes()).hexdigest())
+        assert asked(ProviderWorker("bank", Table(path, AcceptedSchemas(kit))), schema)[1] == "task-does-not-fit"
+    known = AcceptedSchemas(kit).accepted()[fingerprint(schema)]
+    assert (known.fits, known.data) == (False, hashlib.sha256(path.read_bytes()).hexdigest())
     path.write_text(path.read_text().replace("yes", "perhaps"))
-    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), schema)[0] == "ok"
-    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task-not-allowed"
+    assert asked(ProviderWorker("bank", Table(path, AcceptedSchemas(kit))), schema)[0] == "ok"
+    assert asked(ProviderWorker("bank", Table(path, AcceptedSchemas(kit))), HONEST)[1] == "task-not-allowed"
 
 
 def test_outputs_of_a_model_do_not_ask_for_the_largest_label(tmp_path: Path) -> None:
@@ -176,12 +176,11 @@ def test_outputs_of_a_model_do_not_ask_for_the_largest_label(tmp_path: Path) -> 
 def test_what_is_offered_is_looked_at_and_accepted_by_its_fingerprint(path: Path, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()
-    worker, pins = ProviderWorker("bank", Table(path, Pins(kit))), Pins(kit)
+    worker, pins = ProviderWorker("bank", Table(path, AcceptedSchemas(kit))), AcceptedSchemas(kit)
     assert asked(worker, HONEST)[0] == "ok"
     offered, later = (HONEST.model_copy(update={"target_mean": mean}) for mean in (1.0, 2.0))
     assert asked(worker, offered)[1] == "task-not-allowed"
-    looked_at = pins.offer()
-    assert looked_at == offered
+    assert pins.offers()[-1].schema_ == offered
     assert asked(worker, later)[1] == "task-not-allowed"
     with pytest.raises(BazaarError, match="is none of"):
         pins.accept_offer(fingerprint(offered)[:12])
@@ -189,7 +188,7 @@ def test_what_is_offered_is_looked_at_and_accepted_by_its_fingerprint(path: Path
     assert pins.accept_offer(fingerprint(offered)[:12]) == offered
     assert [asked(worker, schema)[0] for schema in (offered, later, HONEST)] == ["ok", "refused", "ok"]
     pins.drop(fingerprint(HONEST)[:12])
-    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task-not-allowed"
+    assert asked(ProviderWorker("bank", Table(path, AcceptedSchemas(kit))), HONEST)[1] == "task-not-allowed"
 
 
 def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> None:

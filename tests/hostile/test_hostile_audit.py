@@ -105,7 +105,7 @@ def test_a_summary_that_is_gone_together_with_the_model(run: Path) -> None:
     (run / "model/model.safetensors").write_bytes(pack({name: array + 1 for name, array in weights.items()}))
     assert "does not hold the model that the ledger names" in broken(run)
     done = bazaar("run", run)
-    assert done.code == 1 and "does not hold the model that its ledger names" in done.err
+    assert done.code == 1 and "the ledger no longer has the model, so put the old file back" in done.err
     assert not (run / "summary.json").exists()
 
 

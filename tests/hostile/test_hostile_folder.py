@@ -228,8 +228,8 @@ def test_a_page_elsewhere_leaves_the_folder_as_it_is_and_a_full_disk_gets_a_sent
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
-        with pytest.raises(BazaarError, match=r"spend.png cannot be written \(File too large\): choose another place"):
-            save_png({"spend": Figure()}, finished / "figures", finished)
+        with pytest.raises(BazaarError, match=r"pay.png cannot be written \(File too large\): choose another place"):
+            save_png({"pay": Figure()}, finished / "figures", finished)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert contents(finished) == before

@@ -1,29 +1,25 @@
-"""Frames that no honest side sends, to the two places that read them: the providers' streams and the hub's sockets."""
+"""Frames and bundles that no honest side sends: to the providers' streams, and between a hub and an own arbiter."""
 
 from __future__ import annotations
 
-import json
 import random
-import socket
 import struct
-import zlib
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.payloads import PIECE
-from databazaar.federation.wire import (
+from databazaar.federation.frames import (
+    PIECE,
+    Header,
     WireError,
-    body_frames,
+    decode_bundle,
     decode_frame,
+    encode_bundle,
     encode_frame,
-    packed_piece,
-    plain_piece,
-    receive_body,
 )
+from databazaar.federation.wire import body_frames, receive_body
 
 TIMES = 5_000
 NESTED = [b"[" * 60_000, b'{"a":' * 10_000, b'{"op":' + b"[" * 30_000 + b"]" * 30_000 + b"}", b"1" * 6_000, b"{}}"]
@@ -55,15 +51,14 @@ def test_a_frame_that_is_none_ends_the_stream(message: bytes, why: str) -> None:
 
 def test_mutated_frames_are_read_or_end_the_stream() -> None:
     rng = random.Random(12)
-    good = encode_frame({"op": "answer", "number": "0" * 32, "size": 4, "code": "", "plain": 4, "x": [[{}]]}, b"body")
+    good = encode_frame({"op": "answer", "number": "0" * 32, "size": 4, "code": "", "x": [[{}]]}, b"body")
     read = 0
     for _ in range(TIMES):
         message = bytearray(good)
         for _ in range(rng.randrange(1, 4)):
             rng.choice(mutations(rng))(message)
         try:
-            header, piece = decode_frame(bytes(message))
-            assert len(plain_piece(header, piece)) <= PIECE
+            assert len(decode_frame(bytes(message))[1]) <= PIECE
         except WireError:
             continue
         read += 1
@@ -76,23 +71,6 @@ def mutations(rng: random.Random) -> list[Callable[[bytearray], object]]:
         lambda frame: frame.__delitem__(slice(1 + rng.randrange(len(frame)), None)),
         lambda frame: frame.insert(rng.randrange(len(frame)), rng.choice(b'[]{}",:')),
     ]
-
-
-@pytest.mark.parametrize("plain", [0, -1, PIECE + 1, "4", 10, 2.0, PIECE])
-def test_a_bomb_is_not_set_off(plain: object) -> None:
-    """Whatever it says, it is unpacked to no more than it says, and it says no more than a piece."""
-    with pytest.raises(WireError, match=r"packed piece (is of no size|is not as long|cannot be unpacked)"):
-        plain_piece({"plain": plain}, zlib.compress(bytes(10**7)))
-    with pytest.raises(WireError, match="packed piece"):
-        plain_piece({"plain": plain}, b"no such thing")
-
-
-def test_a_packed_piece_with_more_behind_it_is_refused() -> None:
-    packed = packed_piece(bytes(range(100)))
-    assert plain_piece({"plain": 100}, packed) == bytes(range(100))
-    for wrong in (packed + b"x", packed[:-1], packed * 2):
-        with pytest.raises(WireError):
-            plain_piece({"plain": 100}, wrong)
 
 
 @pytest.mark.parametrize("size", [-1, 1001, "10", None, 2**62])
@@ -111,36 +89,22 @@ def test_a_message_is_as_long_as_it_says() -> None:
         receive_body(iter(frames[:3] + frames), len(body))
 
 
-def socket_frame(text: bytes, size: int = 0) -> bytes:
-    return struct.pack(">IQ", len(text), size) + text
-
-
 @pytest.mark.parametrize("text", NESTED)
-def test_a_deeply_nested_header_closes_the_connection(text: bytes) -> None:
-    with pytest.raises(ClosedError, match="no JSON header"):
-        receive(socket_frame(text))
+def test_a_deeply_nested_header_is_no_bundle(text: bytes) -> None:
+    with pytest.raises(ValueError, match="no bundle"):
+        decode_bundle(struct.pack(">I", len(text)) + text)
 
 
-def receive(raw: bytes) -> tuple[Header, bytes]:
-    one, other = socket.socketpair()
-    with one, other:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)
-        one.sendall(raw)
-        one.close()
-        return Channel(other, max_bytes=1000).receive()
-
-
-def test_mutated_frames_of_a_socket_are_read_or_close_it() -> None:
+def test_mutated_bundles_are_read_or_refused() -> None:
     rng = random.Random(12)
-    header = json.dumps({"op": "request", "names": ["a"], "timeout": 1.5, "x": [[[{}]]]}).encode()
-    good, read = socket_frame(header, 4) + b"body", 0
+    good, read = encode_bundle({"op": "ask", "timeout": 1.5, "x": [[[{}]]]}, {"north": b"body", "south": b""}), 0
     for _ in range(TIMES):
-        frame = bytearray(good)
-        rng.choice(mutations(rng))(frame)
+        bundle = bytearray(good)
+        rng.choice(mutations(rng))(bundle)
         try:
-            found, body = receive(bytes(frame))
-        except ClosedError:
+            found, parts = decode_bundle(bytes(bundle))
+        except ValueError:
             continue
         read += 1
-        assert isinstance(found, dict) and len(body) <= 1000
+        assert isinstance(found, dict) and sum(map(len, parts.values())) <= len(bundle)
     assert read > 100

@@ -14,13 +14,11 @@ from databazaar import Arbiter, Report, Uniform
 from databazaar.codes import Code
 from databazaar.engines import Ask
 from databazaar.federation import enrolment, renewal
-from databazaar.federation import failures as faults
-from databazaar.federation.message_vector import vector_parts
-from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
-from databazaar.federation.pki import new_key
+from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash, vector_parts
+from databazaar.federation.pki import new_key, verifies
 from databazaar.federation.records import ANSWERS, AccessRecord
-from databazaar.federation.signatures import MarketKeys, Signer, issued, verifies
-from databazaar.federation.transport import LocalTransport
+from databazaar.federation.signatures import MarketKeys, Signer, issued
+from databazaar.federation.transport import Fault, LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.ledger.replies import ReplyStatement, SignedReply
 from databazaar.runs.folder import RunFolder
@@ -77,16 +75,16 @@ def of_kit(parties: SignedParties, name: str) -> Signer:
 
 
 FORGERIES: dict[str, tuple[Callable[[SignedParties], Handler], str]] = {
-    "unsigned": (lambda parties: poison(), faults.NOT_SIGNED),
-    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), faults.NOT_SIGNED),
-    "with a made-up key": (lambda parties: poison(Signer(new_key())), faults.NOT_SIGNED),
-    "another's honest answer": (lambda parties: parties.worker("bank2"), faults.OTHER_PROVIDER),
+    "unsigned": (lambda parties: poison(), Fault.NOT_SIGNED),
+    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), Fault.NOT_SIGNED),
+    "with a made-up key": (lambda parties: poison(Signer(new_key())), Fault.NOT_SIGNED),
+    "another's honest answer": (lambda parties: parties.worker("bank2"), Fault.OTHER_PROVIDER),
     "to another question": (
         lambda parties: poison(of_kit(parties, "bank1"), question="0" * 64),
-        faults.OTHER_QUESTION,
+        Fault.OTHER_QUESTION,
     ),
-    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), faults.OTHER_QUESTION),
-    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), faults.OTHER_ROUND),
+    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), Fault.OTHER_QUESTION),
+    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), Fault.OTHER_ROUND),
 }
 
 
@@ -118,12 +116,12 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
             else reply[: -len(b"".join(vector_parts(params)))] + b"".join(vector_parts(params + 1))
         )
 
-    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {faults.NOT_SIGNED, ASIDE}
+    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {Fault.NOT_SIGNED, ASIDE}
 
 
 @pytest.mark.parametrize(
     ("relabelled", "why"),
-    [(False, faults.OTHER_ROUND), (True, faults.OTHER_QUESTION)],
+    [(False, Fault.OTHER_ROUND), (True, Fault.OTHER_QUESTION)],
     ids=["as it was", "renumbered"],
 )
 def test_an_older_reply_is_void(parties: SignedParties, relabelled: bool, why: str) -> None:
@@ -168,8 +166,8 @@ def test_a_mess_under_a_signature_is_named_too(parties: SignedParties, tmp_path:
     report = played(parties, forged, tmp_path / "run")
     by_provider = {a.provider: a for a in report.rounds[0].accesses}
     assert (by_provider[0].failure, by_provider[1].failure) == (
-        Code(faults.BAD_TENSOR),
-        Code(faults.BAD_HEADER),
+        Code(Fault.BAD_TENSOR),
+        Code(Fault.BAD_HEADER),
     )
     run = RunFolder(tmp_path / "run")
     assert all("reply" in entry.body for entry in run.entries() if entry.round == 0 and entry.kind in ("post", "void"))

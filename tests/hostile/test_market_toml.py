@@ -15,12 +15,11 @@ from cli_markets import bazaar, edit, write_market
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.config.chosen_rules import oracle_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_file import parse_all, parse_market
 from databazaar.config.template import template
 from databazaar.errors import BazaarError
-from databazaar.learning.kinds import ModelForm
+from databazaar.models import ModelForm
 from databazaar.settings import plain
 
 VALID: dict[str, Any] = {
@@ -106,7 +105,7 @@ def test_a_market_or_one_sentence(place: tuple[Any, ...], value: Any, more: str)
         faults = parse_all(given_)[1]
         assert faults and all(fault.startswith("market.toml: ") for fault in faults)
         return
-    market.built("sampler"), oracle_of(market), market.built("stops"), market.defence.chosen
+    market.built("sampler"), market.built("oracle"), market.built("stops"), market.defence.chosen
     assert 0 <= market.budget_minor < 2**63 and market.per_round <= 100_000
     assert parse_market(plain(market)).budget_minor == market.budget_minor
 

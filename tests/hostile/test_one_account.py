@@ -10,11 +10,10 @@ import torch
 
 from databazaar.cli import enrolment as joining
 from databazaar.errors import BazaarError
-from databazaar.federation.accountant import MOST_RATES, History, added
-from databazaar.federation.accounts import PLACE, Accounts, users_folder
-from databazaar.federation.copies import Evictions, only_copy
+from databazaar.federation.accepted_schemas import AcceptedSchemas
+from databazaar.federation.accountant import MOST_RATES, PLACE, Accounts, History, added, users_folder
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.pins import Pins
+from databazaar.federation.provider import ProviderNode, only_copy
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker
 from loopback import WAIT, Federation, eventually
@@ -32,8 +31,8 @@ def path(tmp_path: Path) -> Path:
 
 def spend(kit: Path, data: Path, cap: float, account: str | None = None) -> int:
     """How many answers a provider that joins anew gives before it refuses."""
-    table = Table.read(data, Pins())
-    mechanism = joining.privacy(kit, table, cap, 1.0, 1.0, 1e-5, account)
+    table = Table.read(data, AcceptedSchemas())
+    mechanism = joining.privacy(table, cap, 1.0, 1.0, 1e-5, account)
     worker = ProviderWorker("bank", table, privacy=mechanism)
     for number in range(20):
         status, code, _ = asked(worker, HONEST, torch.full((6,), float(number)))
@@ -81,7 +80,7 @@ def test_an_edited_file_gets_no_fresh_budget_unless_the_provider_says_so(
     assert spend(kit, path, 12.0, "other-people") == answers
     assert spend(kit, path, 12.0) == 0, "the file is the new account's from then on"
     accounts = Accounts(tmp_path / "accounts").known()
-    assert accounts["other-people"]["files"] == [str(path)] and accounts["bank"]["files"] == [str(appended)]
+    assert accounts["other-people"].files == [str(path)] and accounts["bank"].files == [str(appended)]
     for name in ("../bank", ""):
         with pytest.raises(BazaarError, match="is no name"):
             spend(kit, path, 12.0, name)
@@ -109,12 +108,10 @@ def test_a_copy_of_a_kit_on_one_machine_is_noticed(kit: Path, tmp_path: Path) ->
     only_copy(copy / "startup" / "client.key").close()
 
 
-def test_a_provider_that_is_put_out_now_and_then_raises_no_alarm() -> None:
-    clock = [0.0]
-    evictions = Evictions(lambda: clock[0])
+def test_a_provider_that_is_put_out_now_and_then_raises_no_alarm(kit: Path) -> None:
+    node = ProviderNode(kit, bytes)
     for minutes, often in ((0, False), (5, False), (11, False), (12, True), (13, True), (60, False)):
-        clock[0] = 60.0 * minutes
-        assert evictions.note() is often
+        assert node.often_replaced(60.0 * minutes) is often
 
 
 @pytest.mark.slow

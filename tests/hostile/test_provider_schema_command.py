@@ -14,7 +14,7 @@ from databazaar.cli.app import app
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.pins import ACCEPTED, Pins, fingerprint
+from databazaar.federation.accepted_schemas import ACCEPTED, AcceptedSchemas, fingerprint
 from databazaar.federation.table import Table
 from opened_files import in_fork, tell_opens
 from questions import a_kit
@@ -42,7 +42,7 @@ def test_the_provider_sees_what_it_answers_by_and_accepts_what_it_has_looked_at(
     assert said(kit) == "accepted  none yet: the first that the market asks with is pinned\n"
     with pytest.raises(BazaarError, match="nothing is offered"):
         said(kit, "--accept", "0123456789ab")
-    pins, first, other = Pins(kit), a_schema(), a_schema("salary\x1b[2J")
+    pins, first, other = AcceptedSchemas(kit), a_schema(), a_schema("salary\x1b[2J")
     pins.accept(first, "first asked")
     assert pins.keep_offer(other) and not pins.keep_offer(other)
     short = fingerprint(other)[:12]
@@ -55,9 +55,9 @@ def test_the_provider_sees_what_it_answers_by_and_accepts_what_it_has_looked_at(
             said(kit, "--accept", wrong)
     shown = said(kit, "--accept", short)
     assert "offered" not in shown and shown.count("accepted  ") == 2
-    assert Pins(kit).admits(other) and Pins(kit).admits(first)
+    assert AcceptedSchemas(kit).admits(other) and AcceptedSchemas(kit).admits(first)
     assert said(kit, "--drop", fingerprint(first)[:12]).count("accepted  ") == 1
-    assert Pins(kit).admits(first) is False
+    assert AcceptedSchemas(kit).admits(first) is False
     said(kit, "--drop", short)
     assert pins.admits(other) is False, "what was dropped is not pinned again, also by a provider that is connected"
     assert said(kit) == "accepted  none: another is accepted when it is offered\n"
@@ -74,7 +74,7 @@ def test_a_schema_given_beforehand_is_the_only_one(
     for _ in range(2):
         joining.source(data, None, kit, given)
         assert "predicts 'fraud'" in capsys.readouterr().err
-    assert Pins(kit).admits(a_schema()) and Pins(kit).admits(a_schema("salary")) is False
+    assert AcceptedSchemas(kit).admits(a_schema()) and AcceptedSchemas(kit).admits(a_schema("salary")) is False
     with pytest.raises(BazaarError, match="--oracle has none: leave --schema out"):
         joining.source(None, "math:sqrt", kit, given)
     given.write_text("{}")
@@ -88,12 +88,12 @@ def test_a_schema_given_beforehand_is_the_only_one(
 def test_what_holds_no_accepted_schemas_is_refused(kit: Path) -> None:
     (kit / ACCEPTED).write_text("[]")
     with pytest.raises(BazaarError, match=r"schemas\.json cannot be read: remove it"):
-        Pins(kit).admits(a_schema())
+        AcceptedSchemas(kit).admits(a_schema())
 
 
 def test_an_account_goes_with_a_cap(kit: Path, tmp_path: Path) -> None:
     with pytest.raises(BazaarError, match="give --epsilon-cap too"):
-        joining.privacy(kit, lambda w: w, None, 1.0, 1.0, 1e-5, "bank")
+        joining.privacy(lambda w: w, None, 1.0, 1.0, 1e-5, "bank")
 
 
 @pytest.mark.process

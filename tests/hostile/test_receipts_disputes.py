@@ -16,11 +16,10 @@ from databazaar.cli.app import app
 from databazaar.codes import QUARANTINED, Code
 from databazaar.engines import Ask, Replies
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.failures import UNANSWERED
-from databazaar.federation.pki import issue, new_authority, new_key, pem
+from databazaar.federation.pki import Authority, new_authority, new_key, pem
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, SignedReceipt, contradictions, receipts_in
 from databazaar.federation.signatures import Signer
-from databazaar.federation.transport import LocalTransport
+from databazaar.federation.transport import UNANSWERED, LocalTransport
 from markets import federated
 from receipted_runs import ID, audit, play, receipts_of
 from signed_parties import NAMES, SignedParties
@@ -101,7 +100,7 @@ def forged(parties: SignedParties, **changes: Any) -> list[SignedReceipt]:
     wished = replace(signed.receipt, **changes)
     authority_key, authority = new_authority("fraud.ca")
     key = new_key()
-    own = pem(issue(authority_key, authority, "fraud.server", key.public_key(), ["localhost"]))
+    own = pem(Authority(authority_key, authority).issue("fraud.server", key.public_key(), ["localhost"]))
     client = (parties.kits["bank3"] / "startup" / "client.crt").read_text()
     return [
         replace(signed, receipt=wished),
@@ -154,7 +153,7 @@ def test_a_kit_with_an_authority_of_its_own_frames_nobody(parties: SignedParties
     assert not (tmp_path / "run" / "certificates.json").exists()
     authority_key, authority = new_authority("fraud.ca")
     key, kit = new_key(), tmp_path / "kit"
-    certificate = pem(issue(authority_key, authority, "fraud.server", key.public_key(), ["localhost"]))
+    certificate = pem(Authority(authority_key, authority).issue("fraud.server", key.public_key(), ["localhost"]))
     lie = Receipt("fraud", ID, "bank3", 10**6, "0" * 64, 10**5, ())
     (kit / "startup").mkdir(parents=True)
     (kit / "startup" / "rootCA.pem").write_text(pem(authority))

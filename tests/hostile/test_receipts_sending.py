@@ -11,16 +11,15 @@ import pytest
 
 from databazaar import BazaarError, Progress
 from databazaar.federation import receipt_sender
-from databazaar.federation.exchange import Failures
-from databazaar.federation.exchange import Replies as Raw
 from databazaar.federation.messages import is_receipt
 from databazaar.federation.receipt_sender import ReceiptSender
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, contradictions
-from databazaar.federation.transport import LocalTransport
+from databazaar.federation.transport import Failures, LocalTransport
+from databazaar.federation.transport import Replies as Raw
 from databazaar.federation.worker import ProviderWorker
 from databazaar.ledger.chain import Entry
-from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.notes import RunEvidence
 from markets import examples, federated
 from receipted_runs import ID, audit, heads, kits, play, receipts_of
 from signed_parties import NAMES, Handler, SignedParties

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, enrolment, pki, renewal, revocations, server
+from databazaar.federation import enrolment, pki, renewal, revocations, server
 from databazaar.federation.check import check
 
 MINUTE = 1 / 24 / 60
@@ -27,7 +27,7 @@ def bazaar(*arguments: object) -> tuple[int, str]:
 
 
 def held(kit: Path) -> int:
-    return renewal.kit_certificate(kit).serial_number
+    return enrolment.kit_certificate(kit).serial_number
 
 
 def ends_in(days: float, root: Path) -> None:
@@ -53,13 +53,13 @@ def test_a_provider_renews_and_keeps_its_name(root: Path, new_key: bool) -> None
     assert ((kit / "startup/client.key").read_bytes() != key) == new_key
     assert not (kit / enrolment.PENDING).exists()
     assert (kit / "startup/client.key").stat().st_mode & 0o777 == 0o600
-    assert [certificate.serial_number for certificate in authority.issued(market, "bank1")] == [before, held(kit)]
-    (entry,) = revocations.read(market / "ca/crl.pem", authority.certificate_of(market))
+    assert [certificate.serial_number for certificate in pki.issued(market, "bank1")] == [before, held(kit)]
+    (entry,) = revocations.read(market / "ca/crl.pem", pki.certificate_of(market))
     assert entry.serial == before and entry.superseded and revocations.in_force(market / "ca/crl.pem") == set()
     assert enrolment.members(market) == ["bank1", "bank2"]
     again = renewal.renew(kit)
     enrolment.complete(kit, enrolment.sign(market, again))
-    assert len(authority.issued(market, "bank1")) == 3
+    assert len(pki.issued(market, "bank1")) == 3
 
 
 def test_a_request_to_renew_is_taken_from_the_holder_of_the_name_alone(root: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_request_to_renew_is_taken_from_the_holder_of_the_name_alone(root: Pat
     (root / "ghost.json").write_text(json.dumps({**stolen, "provider": "ghost"}))
     with pytest.raises(BazaarError, match="ghost has no certificate to renew"):
         enrolment.sign(market, root / "ghost.json")
-    assert len(authority.issued(market, "bank1")) == 1
+    assert len(pki.issued(market, "bank1")) == 1
 
 
 def test_a_request_to_renew_serves_once(root: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_fin
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(enrolment, "take_up", cut)
+        patch.setattr(Path, "replace", cut)
         with pytest.raises(KeyboardInterrupt):
             enrolment.complete(kit, renewed)
     assert any("do not belong together" in finding.says for finding in check(kit))
@@ -115,7 +115,7 @@ def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_fin
         enrolment.complete(kit, older)
     monkeypatch.setattr(pki, "_CLOCK_SKEW", dt.timedelta(hours=1))
     key = pki.load_key(root / "bank2/startup/client.key").public_key()
-    text = pki.pem(enrolment.operator_folder(market).authority(None, authority.from_environment).issue("bank2", key))
+    text = pki.pem(enrolment.operator_folder(market).authority(None, pki.from_environment).issue("bank2", key))
     (root / "old.json").write_text(json.dumps({"kind": "certificate", "provider": "bank2", "certificate": text}))
     with pytest.raises(BazaarError, match="holds a newer certificate"):
         enrolment.complete(root / "bank2", root / "old.json")
@@ -155,7 +155,7 @@ def test_a_name_whose_certificate_has_ended_is_invited_again(root: Path) -> None
     assert "has expired" in {finding.what: finding for finding in check(kit)}["certificate"].says
     asked = enrolment.request(enrolment.invite(market, "bank1"), root / "new")
     enrolment.complete(root / "new", enrolment.sign(market, asked))
-    assert len(authority.issued(market, "bank1")) == 3
+    assert len(pki.issued(market, "bank1")) == 3
     with pytest.raises(BazaarError, match="already has a certificate"):
         enrolment.invite(market, "bank1")
 

@@ -15,8 +15,15 @@ from databazaar.cli import enrolment as joining
 from databazaar.cli.app import app
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.pins import ACCEPTED, Pins, fingerprint
-from databazaar.federation.schema_offers import LARGEST_SCHEMA, MOST_OFFERS, OFFERS, Asker
+from databazaar.federation.accepted_schemas import (
+    ACCEPTED,
+    LARGEST_SCHEMA,
+    MOST_OFFERS,
+    OFFERS,
+    AcceptedSchemas,
+    Asker,
+    fingerprint,
+)
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker
 from questions import HONEST, a_kit, asked
@@ -43,7 +50,7 @@ def bank(tmp_path: Path) -> Path:
 
 def test_the_first_few_of_one_task_are_answered_and_the_kit_knows_who_asked(bank: Path, tmp_path: Path) -> None:
     kit = a_kit(tmp_path / "kit")
-    worker = ProviderWorker("bank", Table(bank, Pins(kit, most=2)))
+    worker = ProviderWorker("bank", Table(bank, AcceptedSchemas(kit, most=2)))
 
     def code(schema: SchemaMessage, consumer: str) -> str:
         return asked(worker, schema, consumer=consumer, contract=f"job of {consumer}")[1]
@@ -63,26 +70,26 @@ def test_the_first_few_of_one_task_are_answered_and_the_kit_knows_who_asked(bank
         "first asked",
         "same target",
     ]
-    assert [(one.consumer, one.schema_) for one in Pins(kit).offers()] == [
+    assert [(one.consumer, one.schema_) for one in AcceptedSchemas(kit).offers()] == [
         ("east", variant(9, "fraud", "regression")),
         ("west", variant(3)),
     ]
-    again = ProviderWorker("bank", Table(bank, Pins(kit, most=3)))
+    again = ProviderWorker("bank", Table(bank, AcceptedSchemas(kit, most=3)))
     assert asked(again, variant(3), consumer="west")[0] == "ok", "joined again with room for a third"
-    assert [one.consumer for one in Pins(kit).offers()] == ["east"]
+    assert [one.consumer for one in AcceptedSchemas(kit).offers()] == ["east"]
 
 
 def test_what_is_dropped_is_not_pinned_again_and_leaves_no_room(bank: Path, tmp_path: Path) -> None:
     kit = a_kit(tmp_path / "kit")
-    worker = ProviderWorker("bank", Table(bank, Pins(kit, most=2)))
+    worker = ProviderWorker("bank", Table(bank, AcceptedSchemas(kit, most=2)))
     assert [asked(worker, variant(number))[1] for number in (1, 2)] == ["", ""]
-    Pins(kit).drop(fingerprint(variant(2)))
+    AcceptedSchemas(kit).drop(fingerprint(variant(2)))
     assert [asked(worker, variant(number))[1] for number in (2, 3, 1)] == ["task-not-allowed", "task-not-allowed", ""]
-    Pins(kit).accept(variant(2), "accepted")
+    AcceptedSchemas(kit).accept(variant(2), "accepted")
     assert asked(worker, variant(2))[1] == ""
     for number in (1, 2):
-        Pins(kit).drop(fingerprint(variant(number)))
-    assert asked(ProviderWorker("bank", Table(bank, Pins(kit, most=9))), variant(4))[1] == "task-not-allowed"
+        AcceptedSchemas(kit).drop(fingerprint(variant(number)))
+    assert asked(ProviderWorker("bank", Table(bank, AcceptedSchemas(kit, most=9))), variant(4))[1] == "task-not-allowed"
 
 
 numbers = st.tuples(st.integers(0, 6), st.sampled_from(["fraud", "salary"]), st.booleans())
@@ -92,7 +99,7 @@ numbers = st.tuples(st.integers(0, 6), st.sampled_from(["fraud", "salary"]), st.
 @given(st.integers(1, 4), st.lists(numbers, max_size=25))
 def test_never_more_than_so_many_and_never_of_two_tasks(most: int, steps: list[tuple[int, str, bool]]) -> None:
     """Whatever the market asks and the provider drops. `came` counts all that were ever pinned as they came."""
-    pins, came, dropped = Pins(most=most), dict[str, str](), set[str]()
+    pins, came, dropped = AcceptedSchemas(most=most), dict[str, str](), set[str]()
     for number, target, drops in steps:
         schema = variant(number, target)
         name = fingerprint(schema)
@@ -114,7 +121,7 @@ def test_each_schema_tells_one_bit_and_so_many_are_told(tmp_path: Path) -> None:
     path = tmp_path / "bank.csv"
     frame = pd.DataFrame({"income": incomes.astype(str) + " k", "fraud": ["no", "yes"] * 40})
     frame.to_csv(path, index=False)
-    worker = ProviderWorker("bank", Table(path, Pins(a_kit(tmp_path / "kit"), most=5)))
+    worker = ProviderWorker("bank", Table(path, AcceptedSchemas(a_kit(tmp_path / "kit"), most=5)))
     wire = HONEST.model_dump() | {"numeric": (), "hashed": (), "dates": ()}
     heard = []
     for number in range(40):
@@ -129,27 +136,27 @@ def test_each_schema_tells_one_bit_and_so_many_are_told(tmp_path: Path) -> None:
 
 def test_offers_are_those_of_so_many_consumers_and_of_a_sensible_size(tmp_path: Path) -> None:
     kit = a_kit(tmp_path / "kit")
-    pins = Pins(kit)
+    pins = AcceptedSchemas(kit)
     pins.accept(variant(0), "given")
     for number in range(1, MOST_OFFERS + 4):
         assert pins.keep_offer(variant(number), Asker(f"consumer {number}"))
     assert [one.consumer for one in pins.offers()] == [f"consumer {n}" for n in range(4, MOST_OFFERS + 4)]
-    assert pins.offer() == variant(MOST_OFFERS + 3)
+    assert pins.offers()[-1].schema_ == variant(MOST_OFFERS + 3)
     for consumer, classes in (("wide", 1000), ("wider", 1100)):
         names = tuple(f"{number:01000d}" for number in range(classes))
         pins.keep_offer(HONEST.model_copy(update={"classes": names}), Asker(consumer))
     assert pins.offers()[-1].consumer == "wide", "the other is larger than any schema that is taken"
-    assert all(path.stat().st_size <= LARGEST_SCHEMA for path in (kit / OFFERS).iterdir())
-    for content in ("{}", " " * (LARGEST_SCHEMA + 1)):
-        (kit / OFFERS / "0.json").write_text(content)
-        with pytest.raises(BazaarError, match=r"0\.json cannot be read: remove it"):
+    assert (kit / OFFERS).stat().st_size <= MOST_OFFERS * LARGEST_SCHEMA
+    for content in ("{}", " " * (2 * MOST_OFFERS * LARGEST_SCHEMA + 1)):
+        (kit / OFFERS).write_text(content)
+        with pytest.raises(BazaarError, match=r"schema-offers\.json cannot be read: remove it"):
             pins.offers()
 
 
 def test_join_and_schema_by_a_file(bank: Path, tmp_path: Path) -> None:
     kit, seen = a_kit(tmp_path / "kit"), tmp_path / "schema.json"
     table = joining.source(bank, None, kit, None, 20)
-    assert isinstance(table, Table) and table.pins == Pins(kit.resolve(), 20)
+    assert isinstance(table, Table) and table.schemas == AcceptedSchemas(kit.resolve(), 20)
     with pytest.raises(BazaarError, match="--oracle has none: leave --schemas out"):
         joining.source(None, "math:sqrt", kit, None, 20)
     seen.write_text(variant(7).model_dump_json(indent=1))
@@ -162,5 +169,5 @@ def test_join_and_schema_by_a_file(bank: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["provider", "schema", str(kit)]).output
     short = f"accepted  {fingerprint(variant(7))[:12]} predicts 'fraud', accepted "
     assert short in shown and shown.count("accepted  ") == 2
-    Pins(kit).accept(variant(9), "accepted")
+    AcceptedSchemas(kit).accept(variant(9), "accepted")
     assert "same target by north�[2J " in CliRunner().invoke(app, ["provider", "schema", str(kit)]).output

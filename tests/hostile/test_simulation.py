@@ -9,8 +9,8 @@ import pytest
 
 import simulated_market
 from databazaar.federation import engine
-from databazaar.federation.failures import MessageError
-from databazaar.federation.messages import Answered, Request, decode_reply
+from databazaar.federation.messages import Request, VerifiedReply, decode_reply
+from databazaar.federation.transport import MessageError
 from databazaar.ledger import Entry, MemoryStore, Snapshot
 from simulated_market import CrashingStore, simulate
 from simulated_network import WAYS
@@ -41,7 +41,7 @@ def first_failure() -> BaseException:
 
 
 def test_a_market_that_pays_for_answers_to_other_rounds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgiving(data: bytes, asked: Request, provider: str, params: object, question: str) -> Answered:
+    def forgiving(data: bytes, asked: Request, provider: str, params: object, *_: object) -> VerifiedReply:
         for round in (asked.round, asked.round + 1, *range(asked.round)):
             try:
                 return decode_reply(data, asked.model_copy(update={"round": round}), provider, params)  # type: ignore[arg-type]

@@ -12,17 +12,24 @@ from cli_markets import bazaar
 
 from databazaar import Consumer
 from databazaar.errors import BazaarError
-from databazaar.federation.accountant import history_in
+from databazaar.federation.accountant import Account
 from databazaar.files import open_plain, read_plain
-from databazaar.ledger.database import Database
+from databazaar.ledger.database import runs_in
 from databazaar.money import Currency
 from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_card import Outline
+from databazaar.runs.model_folder import Outline
 from hostile_folders import change_json
 
+
+def an_account(place: Path, text: str) -> Account:
+    (place / "bank.json").write_text(text)
+    return Account.read(place / "bank.json")
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "an account without a history": (lambda place: history_in({"history": [5]}, place), "cannot be read"),
+    "an account without a history": (lambda place: an_account(place, "{}"), "cannot be read"),
+    "an account with another history": (lambda place: an_account(place, '{"history": [5]}'), "cannot be read"),
     "an amount of a thousand digits": (lambda place: Currency().parse(10**1000), "more digits than any ledger holds"),
     "a budget beyond all ledgers": (
         lambda place: Consumer(np.zeros(2), utility=lambda w: 0.0, budget=2**63),
@@ -34,7 +41,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a folder in a file's place": (lambda place: open_plain(place), "is no plain file"),
     "a database without tables": (
-        lambda place: Database(f"sqlite:///{place / 'empty.sqlite'}").runs(),
+        lambda place: runs_in(f"sqlite:///{place / 'empty.sqlite'}"),
         "ledger URL --init",
     ),
 }

@@ -30,10 +30,11 @@ from defended_markets import (
     scripted_rules,
 )
 from forging import reseal
-from own_samplers import Together
+from own_samplers import Valued
+from records import record_of
 from slow_audit import first_broken
 
-SAMPLERS: tuple[Sampler, ...] = (Together(), OSMD(0.6, 0.2), Adaptive(), Uniform())
+SAMPLERS: tuple[Sampler, ...] = (Valued(), OSMD(0.6, 0.2), Adaptive(), Uniform())
 DEFENCES = (
     EVERY_RULE,
     replace(EVERY_RULE, pay_left_out=False, doubt=False),
@@ -122,7 +123,7 @@ def test_a_verdict_settles_all_that_was_held_back_and_the_record_keeps_it(defend
         (6, 3, "alike"),
         (7, 0, "cleared"),
     ]
-    held = [access for round in audit.history for access in round.accesses if access.held]
+    held = [access for round in record_of(audit).rounds for access in round.accesses if access.held]
     assert sum(one.held for one in held if one.provider == 1) == audit.book.returned["p1"]
     assert sum(one.held for one in held if one.provider == 0) == audit.book.released["p0"]
     assert [(one.round, one.provider, one.released) for one in audit.record.freed] == [

@@ -29,6 +29,7 @@ from killed_store import LEDGER, Players, best, entry, model
 from small_markets import MakeMarket
 
 IN_FILES, IN_DATABASE = 1, 2**40
+HASH = b"0" * 64
 
 
 class StoppedError(Exception):
@@ -190,11 +191,12 @@ def test_a_file_that_is_not_what_was_written_is_named_in_one_sentence(
 @pytest.mark.usefixtures("in_files")
 def test_what_lies_in_a_files_place_is_not_written_to(run: Path, tmp_path: Path, arbiter: Any) -> None:
     (tmp_path / "mine").write_text("precious")
-    taken = {place.file for place in named(run).values()}
-    for number in range(1, 9):
-        if (name := f"snapshot-{number}.safetensors") not in taken:
-            (run / name).unlink(missing_ok=True)
-            (run / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(StoppedError):
+        arbiter().run(tmp_path / "ahead", tell=stop_after(4))
+    new = {place.file for place in named(tmp_path / "ahead").values()} - set(files(run))
+    assert new
+    for name in new:  # what the next round will write
+        (run / name).symlink_to(tmp_path / "mine")
     arbiter().run(run)
     assert outcome(run) and (tmp_path / "mine").read_text() == "precious"
     assert not files(run)
@@ -206,12 +208,14 @@ def test_what_lies_in_a_files_place_is_not_written_to(run: Path, tmp_path: Path,
         b"{",
         b"{}[",
         b'{"params": 3}',
-        b'{"params": {"file": "snapshot-1.safetensors"}}',
-        b'{"params": {"file": "../mine", "type": "<f4", "shape": [1], "hash": ""}}',
-        b'{"params": {"file": "snapshot-1.safetensors", "type": "O", "shape": [1], "hash": ""}}',
-        b'{"params": {"file": "snapshot-1.safetensors", "type": "<f4", "shape": [-1], "hash": ""}}',
-        b'{"params": {"file": "snapshot-1.safetensors", "type": "<f4", "shape": [999999999999], "hash": ""}}',
-        b'{"params": {"file": "snapshot-1.safetensors", "type": "<f4", "shape": [65536, 65536], "hash": ""}}',
+        b'{"params": {"hash": "%s"}}' % HASH,
+        b'{"params": {"type": "<f4", "shape": [1], "hash": "../mine"}}',
+        b'{"params": {"type": "<f4", "shape": [1], "hash": ["%s"]}}' % HASH,
+        b'{"params": {"file": "../mine", "type": "<f4", "shape": [1], "hash": "%s"}}' % HASH,
+        b'{"params": {"type": "O", "shape": [1], "hash": "%s"}}' % HASH,
+        b'{"params": {"type": "<f4", "shape": [-1], "hash": "%s"}}' % HASH,
+        b'{"params": {"type": "<f4", "shape": [999999999999], "hash": "%s"}}' % HASH,
+        b'{"params": {"type": "<f4", "shape": [65536, 65536], "hash": "%s"}}' % HASH,
     ],
 )
 def test_a_row_that_names_no_file_of_ours_is_refused(tmp_path: Path, text: bytes) -> None:
@@ -225,8 +229,9 @@ def test_a_row_that_names_no_file_of_ours_is_refused(tmp_path: Path, text: bytes
 def test_a_file_can_be_read_by_whoever_reads_safetensors(tmp_path: Path) -> None:
     store = SqlStore.file(tmp_path / LEDGER, "run")
     numbers = np.arange(snapshot_files.LARGE // 4, dtype=np.float32)
-    store.append([entry(0, GENESIS)], Snapshot.of(1, {}, HashedArray(numbers)))
-    assert np.array_equal(load_file(tmp_path / "snapshot-1.safetensors")["w"], numbers)
+    large = HashedArray(numbers)
+    store.append([entry(0, GENESIS)], Snapshot.of(1, {}, large))
+    assert np.array_equal(load_file(tmp_path / f"snapshot-{large.hash}.safetensors")["w"], numbers)
     small = Snapshot.of(1, {}, HashedArray(numbers[1:]))
     assert not small.large and small.params  # below a million numbers nothing changes
     store.dispose()

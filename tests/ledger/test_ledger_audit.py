@@ -22,6 +22,7 @@ from databazaar.registry import MissingRuleError
 from databazaar.roster import RoundBudget
 from databazaar.vectors import pack, unpack
 from forging import reseal
+from records import record_of
 from small_markets import MakeMarket
 
 
@@ -258,14 +259,14 @@ def test_a_changed_stored_state_is_found(played: tuple[list[Entry], Snapshot]) -
 def test_the_audit_replays_every_distribution(played: tuple[list[Entry], Snapshot]) -> None:
     entries, snapshot = played
     audit = audit_entries(entries, snapshot)
-    assert len(audit.distributions) == audit.rounds + 1
-    for p in audit.distributions:
+    assert len(record_of(audit).distributions) == audit.rounds + 1
+    for p in record_of(audit).distributions:
         assert p.sum() == pytest.approx(1)
-    for p, past in zip(audit.distributions[:-3], audit.history, strict=False):
+    for p, past in zip(record_of(audit).distributions[:-3], record_of(audit).rounds, strict=False):
         assert (p >= 0.2 / 4).all(), past  # everybody is affordable: nobody is asked less than that
     round_budget = RoundBudget(10**6, np.array([1, 2, 3, 1]))
     expected = OSMD(0.6, 0.2).probabilities(unpack(snapshot.state)["sampler"], round_budget)
-    np.testing.assert_allclose(audit.distributions[-1], expected)
+    np.testing.assert_allclose(record_of(audit).distributions[-1], expected)
 
 
 def test_one_spelling_only() -> None:

@@ -6,7 +6,6 @@ import copy
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from hypothesis import strategies as st
 from databazaar.ledger import Entry, Rounds, audit_entries
 from databazaar.ledger.sql import PAGE, SqlStore
 from databazaar.reports.figures import FIGURES
+from databazaar.reports.style import as_svg
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.from_ledger import report_from
-from databazaar.runs.report import Report
-from databazaar.runs.trajectory import Trajectory
+from databazaar.runs.report import report_from
 from forging import reseal
 from long_ledgers import make
 from slow_audit import first_broken
@@ -136,15 +134,13 @@ def test_pages_are_read_one_by_one_and_the_end_is_where_it_was_when_reading_bega
     store.dispose()
 
 
-def test_an_audit_keeps_no_rounds_and_a_figure_few_points(long: Path) -> None:
+def test_an_audit_keeps_no_rounds_and_a_figure_is_small(long: Path) -> None:
     audit = RunFolder(long).audit()
-    assert audit.ok and audit.record is None and len(audit.history) == 0 and audit.distributions.size == 0
+    assert audit.ok and audit.record is None
     report = RunFolder(long).report()
     rounds = len(report.rounds)
     assert rounds > 2048 and report.distributions.shape == (rounds + 1, 4)
-    for name in ("learning", "spend"):
-        for axes in FIGURES[name](report).axes:
-            assert max(len(np.atleast_1d(line.get_xdata())) for line in axes.lines) <= 2001
+    assert len(as_svg(FIGURES["learning"](report))) < 300_000
 
 
 def test_rounds_in_columns_are_the_rounds(long: Path) -> None:
@@ -158,56 +154,32 @@ def test_rounds_in_columns_are_the_rounds(long: Path) -> None:
     ]
     assert rounds.failed.tolist() == [sum(a.failure is not None for a in one.accesses) for one in rounds]
     assert rounds.in_rounds(rounds.paid) == [sum(a.paid for a in one.accesses) for one in rounds]
-    assert sum(rounds.voided) == sum(a.quoted for a in accesses if a.failure is not None)
     assert rounds.when.tolist() == [place for place, one in enumerate(rounds) for _ in one.accesses]
 
 
-def _thinner(report: Report, stride: int) -> Report:
-    """The same run as if so few rows had been kept."""
-    p = report.distributions[:-1]
-    return replace(report, stride=stride, distributions=np.array([*p[::stride], report.distributions[-1]]))
-
-
-@pytest.mark.parametrize("stride", [2, 8])
-def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
-    short: dict[str, list[Entry]], stride: int
-) -> None:
+def test_a_round_knows_what_was_left_before_it() -> None:
     from known_gains import Seller, arbiter
 
     sellers = {
-        "good": Seller(3.0, price_changes=((41, 9),)),
+        "good": Seller(3.0),
         "fair": Seller(1.0),
         "capped": Seller(2.0, most_accesses=17),
         "dear": Seller(2.0, 60),
     }
     report = arbiter(sellers, budget=9000, per_round=3).run()
-    thin = _thinner(report, stride)
-    whole, course = Trajectory(report), Trajectory(thin)
-    assert whole.full_rounds == course.full_rounds
-    for place in range(4):
-        assert whole.barred(place) == course.barred(place)
-    row = int(np.flatnonzero(np.diff(course.prices[:, 0]))[0]) + 1
-    assert course.repriced(0, row) == 41
-    for round_budget, place in (
-        (report.purses[7], 7),
-        (report.purses[3], 3),
-        (report.purses[-1], len(report.purses) - 1),
-    ):
+    for place in (3, 7, len(report.purses) - 1):
+        round_budget = report.purses[place]
         drawn = np.bincount([a.provider for one in report.rounds[:place] for a in one.accesses], minlength=4)
         assert round_budget.accesses_left is not None and round_budget.accesses_left[2] == 17 - drawn[2]
         assert round_budget.left == 9000 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
-    for one, other in zip(report.brought, thin.brought, strict=True):
-        assert one.share_at_end == pytest.approx(other.share_at_end, rel=0.25)
-        assert one.gain_per_coin == other.gain_per_coin
 
 
-def test_a_uniform_market_of_many_rounds_is_still_asked_alike(long: Path) -> None:
+def test_a_uniform_market_of_many_rounds_is_still_asked_alike() -> None:
     from databazaar import Uniform
     from known_gains import Seller, arbiter
 
     report = arbiter({"a": Seller(1.0, 2), "b": Seller(2.0, 5), "c": Seller(0.5, 3)}, Uniform(), budget=500).run()
-    kinds = {one.why.kind for one in report.brought}
-    assert kinds == {one.why.kind for one in _thinner(report, 4).brought} == {"alike"}
+    assert {one.why.kind for one in report.brought} == {"alike"}
 
 
 def test_a_report_without_a_record_has_no_rounds(short: dict[str, list[Entry]]) -> None:

@@ -25,6 +25,7 @@ from databazaar.stops import STOPS, Budget
 from databazaar.vectors import hash_array, hash_packed, pack
 from defended_markets import play, scripted_rules
 from forging import reseal
+from records import record_of
 
 PRICES = {"a": 2, "b": 3, "c": 4}
 REPLY = "cd" * 32
@@ -126,7 +127,7 @@ def test_the_opening_alone() -> None:
     assert audit.state is not None and audit.state.tolist() == rules().start().tolist()
     assert audit.record is not None and len(audit.record.rounds) == 0
     assert [round_budget.left for round_budget in audit.record.purses] == [BUDGET]
-    assert audit.distributions.tolist() == pytest.approx(np.full((1, 3), 1 / 3))
+    assert record_of(audit).distributions.tolist() == pytest.approx(np.full((1, 3), 1 / 3))
 
 
 def test_what_is_known_after_every_round() -> None:
@@ -158,7 +159,7 @@ def test_what_is_known_after_every_round() -> None:
         assert [one.held for one in accesses] == [0] * len(own)
         assert [one.probability for one in accesses] == [1 / 3] * len(own)
     assert [len(curve) for curve in whole.record.figures.curves(3)] == [0, 0, 0]
-    assert whole.distributions.tolist() == pytest.approx(np.full((5, 3), 1 / 3))
+    assert whole.record.distributions.tolist() == pytest.approx(np.full((5, 3), 1 / 3))
     assert whole.record.entries == {} and whole.record.freed == []
     plain = audit_entries(entries, record=False)
     assert plain.record is None and plain.best == whole.best and plain.book == whole.book
@@ -447,7 +448,7 @@ def test_held_back_pay_of_two_is_settled_in_one_round_in_the_order_of_the_roster
     (ended,) = [entry for entry in defended() if entry.kind == "round" and entry.round == 7]
     assert audit.record.entries == {7: (ended.seq, ended.hash)}
     assert [(round, one.provider) for round, one in audit.record.verdicts] == [(7, 0), (7, 1)]
-    assert [[access.held for access in round.accesses] for round in audit.history] == [
+    assert [[access.held for access in round.accesses] for round in record_of(audit).rounds] == [
         [one.body.get("held", 0) for one in defended() if one.round == round and one.kind in ("post", "void")]
         for round in range(audit.rounds)
     ]

@@ -284,10 +284,10 @@ def test_other_pay_is_refused(paid: list[Any]) -> None:
     [
         (Wants(), [0.5, None, -2.0], [0.5, 0.0, -2.0]),
         (Wants(failures=True), [0.5, None, -2.0], [0.5, -np.inf, -2.0]),
-        (Wants(gains="together"), [0.5, None, -2.0], [0.5, -2.0, -2.0]),
+        (Wants(gains="shapley"), [0.5, None, -2.0], [0.5, -2.0, -2.0]),
         (Wants(gains="shapley"), [0.5, None, 2.0], [0.5, 0.0, 2.0]),
-        (Wants(gains="together"), [None, None, None], [0.0, 0.0, 0.0]),
-        (Wants(gains="together", failures=True), [-3.0, None, 1.0], [-3.0, -np.inf, 1.0]),
+        (Wants(gains="shapley"), [None, None, None], [0.0, 0.0, 0.0]),
+        (Wants(gains="shapley", failures=True), [-3.0, None, 1.0], [-3.0, -np.inf, 1.0]),
     ],
 )
 def test_a_void_reply_is_never_better_than_the_worst(

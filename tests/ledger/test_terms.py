@@ -8,6 +8,7 @@ import pytest
 
 from databazaar import BazaarError, LedgerError
 from databazaar.ledger import Terms
+from databazaar.ledger.ledger import differing
 from databazaar.money import Currency
 from databazaar.roster import PriceChange, ProviderTerms, Roster
 
@@ -203,3 +204,9 @@ def test_terms_show_what_matters() -> None:
         "Terms(budget: 1.00 EUR, most per round: 0.20 EUR, accesses a round: 2,000, "
         "providers: 4 (a, b, c, d), sampler: uniform, seed: 1)"
     )
+
+
+@pytest.mark.parametrize("name", ["notes", "environment", "data", "holdout"])
+def test_where_a_run_is_played_and_what_lies_beside_its_ledger_are_not_agreed(name: str) -> None:
+    agreed = [] if name in ("notes", "environment") else [name]
+    assert differing(BODY | ABOUT, BODY | ABOUT | {name: {"other": "66"}}) == agreed

@@ -18,10 +18,10 @@ from databazaar.market.loop import play
 from databazaar.market.methods import OwnMarketMethod
 from databazaar.payments import PricePerRow
 from databazaar.roster import RoundBudget
-from databazaar.runs.from_ledger import report_from
+from databazaar.runs.report import report_from
 from databazaar.samplers import Sampler
 from databazaar.stops.budget import SPENT
-from own_samplers import Together
+from own_samplers import Valued
 from small_markets import vector_market
 
 PRICES = st.integers(1, 6) | st.sampled_from([40, 10**9])
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     per_round: int = 3
     most_per_access: int | None = None
     most_per_round: int | None = None
-    sampler: Sampler = Together()
+    sampler: Sampler = Valued()
     seed: int = 0
 
     def arbiter(self, **more: Any) -> Arbiter:
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
         return price
 
 
-RULES: list[Sampler] = [Together(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+RULES: list[Sampler] = [Valued(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 CAPS = st.lists(st.none() | st.integers(1, 8), min_size=4, max_size=4)
 CHANGES = st.lists(st.dictionaries(st.integers(1, 8), PRICES, max_size=2), min_size=4, max_size=4)
 

@@ -79,19 +79,19 @@ def test_whatever_the_market_a_quote_keeps_to_its_rules(rules: RuleBook, failing
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "one price": {"offers": offers_at(*[10] * 8), "budget": 3_000, "per_round": 4},
-    "rising prices": {"offers": offers_at(*range(5, 25)), "budget": 4_000, "per_round": 5},
-    "two prices": {"offers": offers_at(*[1] * 5, *[20] * 5), "budget": 1_500, "per_round": 5},
+    "one price": {"offers": offers_at(*[10] * 8), "budget": 1_500, "per_round": 4},
+    "rising prices": {"offers": offers_at(*range(5, 25)), "budget": 2_000, "per_round": 5},
+    "two prices": {"offers": offers_at(*[1] * 5, *[20] * 5), "budget": 750, "per_round": 5},
     "caps": {
         "offers": [ProviderTerms(c, c, 10 + i, 15 + i) for i, c in enumerate("abcdefgh")],
         "budget": 2_000,
         "per_round": 3,
     },
-    "pace": {"offers": offers_at(*range(10, 20)), "budget": 2_500, "per_round": 6, "most_per_round": 40},
-    "limit": {"offers": offers_at(*range(10, 40, 3)), "budget": 2_500, "per_round": 4, "most_per_access": 25},
+    "pace": {"offers": offers_at(*range(10, 20)), "budget": 1_250, "per_round": 6, "most_per_round": 40},
+    "limit": {"offers": offers_at(*range(10, 40, 3)), "budget": 1_250, "per_round": 4, "most_per_access": 25},
     "change": {
         "offers": [ProviderTerms(c, c, 8, None, (PriceChange(20, 16),)) for c in "abcdef"],
-        "budget": 2_000,
+        "budget": 1_000,
         "per_round": 3,
     },
 }

@@ -21,10 +21,10 @@ from databazaar.runs.report import Report
 from databazaar.runs.trajectory import Trajectory
 from databazaar.samplers import Sampler
 from known_gains import SIX, Seller, arbiter, played
-from own_samplers import Together
+from own_samplers import Valued
 from small_markets import vector_market
 
-SAMPLERS: list[Sampler] = [Together(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+SAMPLERS: list[Sampler] = [Valued(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 
 
 def ratio(lines: list[tuple[float, float]]) -> tuple[float | None, float | None]:
@@ -199,7 +199,7 @@ def test_pay_that_is_less_than_quoted_is_what_counts() -> None:
 def test_the_report_of_a_run_and_that_of_its_folder_tell_the_same(tmp_path: Path) -> None:
     """Of a ledger with caps and limits, which is of format 3, and of one without."""
     consumer, providers = vector_market(prices=[1, 2, 3, 4], budget=60)
-    plain = Arbiter(consumer, providers, Together(), engine="loop").run(tmp_path / "plain")
+    plain = Arbiter(consumer, providers, Valued(), engine="loop").run(tmp_path / "plain")
     assert RunFolder(tmp_path / "plain").report().brought == plain.brought
     limited = arbiter(SIX, most_per_access=20, budget=200).run(tmp_path / "limited")
     again = RunFolder(tmp_path / "limited").report().brought

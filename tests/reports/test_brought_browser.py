@@ -24,7 +24,7 @@ def report() -> Report:
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_it_can_be_read_on_a_desk_and_on_a_phone(report: Report, tmp_path: Path, width: int) -> None:
-    shown = laid_out(render(report, title="A run"), width, tmp_path / "frame")
+    shown = laid_out(render(report, title="A run"), width, tmp_path)
     assert_fits(shown, width)
     assert "What each brought, and why it was asked" in shown["text"]
     heads = shown["heads"]["What each provider brought"]
@@ -47,7 +47,7 @@ def test_the_table_sorts_by_gain_per_coin_and_the_page_stays_silent(report: Repo
         document.title = JSON.stringify(cells.map((cell) => +cell.dataset.value));"""
     page = tmp_path / "report.html"
     page.write_text(scripted(render(report, title="A run"), click), encoding="utf-8")
-    seen = visit(page, tmp_path / "visit")
+    seen = visit(page)
     told = re.search(r"<title>(.*?)</title>", seen.dom)
     assert told is not None and seen.console == [] and seen.requests == []
     values = json.loads(told[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ pytestmark = NEEDS_CHROMIUM
 NAMES = ("north", "<script>alert(1)</script>", "n" * 120, *(f"provider {i}" for i in range(20)))
 
 
+@cache
 def comparison_page() -> str:
     return render_comparison(sample_comparison(NAMES, seeds=3), title="Who is worth what", currency=Currency("EUR", 2))
 
@@ -22,14 +24,14 @@ def comparison_page() -> str:
 def test_the_comparison_asks_for_nothing_and_complains_of_nothing(tmp_path: Path) -> None:
     page = tmp_path / "comparison.html"
     page.write_text(comparison_page(), encoding="utf-8")
-    seen = visit(page, tmp_path / "visit")
+    seen = visit(page)
     assert seen.console == [] and seen.requests == []
     assert "<button" in seen.dom, "the sorting script did not run"
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_the_comparison_fits(tmp_path: Path, width: int) -> None:
-    shown = laid_out(comparison_page(), width, tmp_path / "frame")
+    shown = laid_out(comparison_page(), width, tmp_path)
     assert_fits(shown, width)
     assert "<script>alert(1)</script>" in shown["text"]
     assert max(rows for _, rows, _, _ in shown["tables"]) >= len(NAMES)

@@ -21,7 +21,7 @@ from attacked_market import attacked_market
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out
 from databazaar import BazaarError, Progress, Report
 from databazaar.cli import statements
-from databazaar.cli.run_tables import payout_table
+from databazaar.cli.play import payout_table
 from databazaar.defence import Defence, Findings
 from databazaar.defence.words import rules_of
 from databazaar.ledger import Drawn, audit_entries
@@ -30,7 +30,7 @@ from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.run_page import render
 from databazaar.reports.statement import statement_csv, statement_dict
 from databazaar.roster import ProviderTerms
-from databazaar.runs.from_ledger import report_from
+from databazaar.runs.report import report_from
 from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with
 
 NAMES = ["alder", "birch", "cedar", "dogwood", "el<i>m"]
@@ -64,6 +64,11 @@ def silent(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings 
 @cache
 def made_up() -> Report:
     return replace(reported(EVERY_RULE, told, market="Trade winds", consumer="Harbour & Sons"), run="ab" * 16)
+
+
+@cache
+def made_up_page() -> str:
+    return render(made_up(), title="Defended")
 
 
 @cache
@@ -113,7 +118,7 @@ def test_it_is_said_where_too_few_answer_to_be_compared() -> None:
 def test_the_page_shows_verdicts_evidence_rules_and_how_all_stand() -> None:
     report = made_up()
     assert report.defended is not None
-    page = Page(render(report, title="Defended"))
+    page = Page(made_up_page())
     text = page.words
     assert "2 providers were flagged: alder, birch." in text and "1 provider was merged" in text
     for one in report.defended.rulings:
@@ -129,7 +134,7 @@ def test_the_page_shows_verdicts_evidence_rules_and_how_all_stand() -> None:
 @NEEDS_CHROMIUM[1]
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_the_section_fits_a_screen(tmp_path: Path, width: int) -> None:
-    shown = laid_out(render(made_up(), title="Defended"), width, tmp_path / "frame")
+    shown = laid_out(made_up_page(), width, tmp_path)
     assert "Gains" not in shown["text"] and "Rules of the defence" in shown["text"]
     assert {"Verdicts", "How providers stand"} <= set(shown["heads"])
     assert_fits(shown, width)

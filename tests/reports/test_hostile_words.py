@@ -14,9 +14,10 @@ from jinja2 import UndefinedError
 from report_samples import sample_report, sample_worth
 
 from databazaar.codes import Code
+from databazaar.ledger import Audit
 from databazaar.money import Currency
 from databazaar.reports.pages import page
-from databazaar.reports.run_page import AuditView, render
+from databazaar.reports.run_page import render
 from databazaar.reports.valuation_page import render_comparison
 from databazaar.runs.report import Report, Status
 
@@ -71,7 +72,7 @@ def test_a_report(status: Status) -> None:
     words = Words()
     report = replace(hostile_report(words), status=status)
     report = replace(report, worth=sample_worth(words("single provider"), notes=[words("note on worth")]))
-    audit = AuditView(False, 3, words("audit"))
+    audit = Audit(3, first_broken=words("audit"))
     assert_harmless(render(report, title=words("title"), audit=audit), words)
 
 

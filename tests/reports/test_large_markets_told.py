@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from report_samples import sample_report
 from rich.console import Console
 
-from databazaar.cli.run_tables import MOST_LINES, payout_table
+from databazaar.cli.play import MOST_LINES, payout_table
 from databazaar.cli.statements import everyone, provider_dict
-from databazaar.reports import statement
 from databazaar.reports.figures import distribution
 from databazaar.reports.run_page import render, who_was_paid
 from databazaar.reports.statement import statement_csv, statement_dict
@@ -43,8 +42,8 @@ def large() -> Report:
 
 @given(LINES)
 def test_columns_are_what_the_lines_come_to(lines: list[Payout]) -> None:
-    columns = Payouts.of(lines)
-    assert columns == lines and columns[-1] == lines[-1] and columns[1:3] == tuple(lines[1:3])
+    columns = Payouts(lines)
+    assert columns == tuple(lines) and columns[-1] == lines[-1] and columns[1:3] == tuple(lines[1:3])
     asked = [place for place, line in enumerate(lines) if line.accesses or line.failures]
     assert columns.asked.tolist() == asked
     obvious = sorted(range(len(lines)), key=lambda place: (-lines[place].pay, lines[place].provider))
@@ -53,8 +52,7 @@ def test_columns_are_what_the_lines_come_to(lines: list[Payout]) -> None:
     for name in ("accesses", "failures", "pay"):
         whole = sum(getattr(line, name) for line in lines)
         assert getattr(columns.whole, name) == whole
-        named = sum(getattr(lines[place], name) for place in obvious[:5])
-        assert getattr(columns.others(obvious[:5], "others"), name) == whole - named
+    assert columns.listed(3) == (obvious, None), "so few have a line each"
     assert columns.whole.providers == len(lines)
 
 
@@ -68,8 +66,8 @@ def test_a_page_names_the_best_paid_and_adds_up(large: Report) -> None:
         shown = sum(getattr(line, name) for line in told["payouts"]) + getattr(told["others"], name)
         assert shown == sum(getattr(line, name) for line in large.payouts)
     assert f"{400 - MOST_NAMED} others" in page.row_heads
-    owners = [*told["owners"], vars(told["other_owners"])]
-    assert sum(line["pay"] for line in owners) == large.spent and sum(line["providers"] for line in owners) == 400
+    assert len(told["owners"]) == MOST_NAMED
+    assert f"The {MOST_NAMED} best paid of {told['all_owners']} owners." in page.words
     assert "bazaar show RUN statement --csv" in page.words
 
 
@@ -100,17 +98,28 @@ def test_a_screen_shows_twenty_lines_and_the_others(large: Report) -> None:
     assert any("380 others" in line for line in lines)
 
 
-def test_statements_have_everybody_who_was_asked(large: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a market that is too large for a line each."""
-    everybody = list(csv.DictReader(io.StringIO(statement_csv(large))))
-    assert len(everybody) == 400
-    monkeypatch.setattr(statement, "MOST_STATED", 100)
+def test_statements_have_everybody(large: Report) -> None:
     lines = list(csv.DictReader(io.StringIO(statement_csv(large))))
-    assert lines == [line for line in everybody if int(line["accesses"]) or int(line["failures"])]
-    assert sum(int(line["pay"]) for line in lines) == large.spent
+    assert len(lines) == 400 and sum(int(line["pay"]) for line in lines) == large.spent
     stated = statement_dict(large)
-    assert len(stated["providers"]) + stated["never_asked"] == 400
+    assert len(stated["providers"]) == 400
     assert sum(owner["pay"] for owner in stated["owners"]) == large.spent
+
+
+def test_of_many_the_best_paid_have_a_line_and_all_others_one(large: Report) -> None:
+    named, others = large.lines.listed(50)
+    assert (
+        others is not None
+        and named == large.lines.best_paid(50)
+        and (others.title, others.providers)
+        == (
+            "350 others",
+            350,
+        )
+    )
+    for name in ("accesses", "failures", "pay"):
+        told = sum(getattr(large.lines[place], name) for place in named)
+        assert told + getattr(others, name) == getattr(large.lines.whole, name)
 
 
 def test_a_statement_in_words_names_the_best_paid_and_says_who_is_where(large: Report) -> None:

@@ -66,7 +66,7 @@ def test_hostile_words_stay_words() -> None:
 @pytest.mark.browser
 @NEEDS_CHROMIUM[1]
 def test_it_fits_the_screen(tmp_path: Path, width: int) -> None:
-    shown = laid_out(page_with(sample_profile(["n" * 90, HOSTILE])), width, tmp_path / "frame")
+    shown = laid_out(page_with(sample_profile(["n" * 90, HOSTILE])), width, tmp_path)
     assert "The tables before the purchase" in shown["text"]
     assert_fits(shown, width)
 
@@ -76,5 +76,5 @@ def test_it_fits_the_screen(tmp_path: Path, width: int) -> None:
 def test_it_is_silent(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page_with(sample_profile()), encoding="utf-8")
-    seen = visit(path, tmp_path / "visit")
+    seen = visit(path)
     assert seen.console == [] and seen.requests == []

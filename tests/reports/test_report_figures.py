@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -14,13 +14,16 @@ from report_samples import sample_report
 
 from databazaar.reports.figures import FIGURES, draw_all, save_png
 from databazaar.reports.run_page import render
-from databazaar.reports.style import label, text_width
+from databazaar.reports.style import label
 
 
-@pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (9, 40), (120, 5)])
+@pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (120, 5)])
 def test_png_files(tmp_path: Path, providers: int, rounds: int) -> None:
     report = sample_report([f"p{i}" for i in range(providers)], rounds=rounds, owners=["acme"] * providers)
-    paths = save_png(draw_all(report), tmp_path / "new" / "figures")
+    assert_legible(save_png(draw_all(report), tmp_path / "new" / "figures"))
+
+
+def assert_legible(paths: Sequence[Path]) -> None:
     assert [path.stem for path in paths] == list(FIGURES)
     for path in paths:
         with Image.open(path) as image:
@@ -30,31 +33,22 @@ def test_png_files(tmp_path: Path, providers: int, rounds: int) -> None:
             assert colours is not None and len(colours) > 20
 
 
-def test_png_bytes_repeat(tmp_path: Path) -> None:
-    first, second = (save_png(draw_all(sample_report()), tmp_path / name) for name in "ab")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-def test_one_drawing_serves_both_files(tmp_path: Path) -> None:
-    """Whatever is written first, the other is as if it were alone; and the page shows the very figures it is given."""
+def test_one_drawing_serves_both_files_and_bytes_repeat(tmp_path: Path) -> None:
+    """Whatever is written first, the other is as if it were alone and drawn anew."""
     report = sample_report()
-    drawn = draw_all(report)
-    before = [path.read_bytes() for path in save_png(drawn, tmp_path / "before")]
+    drawn, again = draw_all(report), draw_all(report)
+    assert_legible(first := save_png(drawn, tmp_path / "before"))
+    before = [path.read_bytes() for path in first]
     assert render(report, title="A run", drawn=drawn) == render(report, title="A run")
-    assert [path.read_bytes() for path in save_png(drawn, tmp_path / "after")] == before
-    drawn["spend"].axes[0].set_gid("drawn-before")
-    assert 'id="fig-spend-drawn-before"' in render(report, title="A run", drawn=drawn)
+    for name, figures in (("after", drawn), ("again", again)):
+        assert [path.read_bytes() for path in save_png(figures, tmp_path / name)] == before
 
 
-def test_money_of_an_open_run_is_held_and_not_refunded() -> None:
-    report = sample_report(rounds=4)
-    legends = [
-        {text.get_text() for text in FIGURES["spend"](run).legends[0].get_texts()}
-        for run in (report, replace(report, status="open", refunded=0, held=250))
-    ]
-    refunded = f"Refunded {report.currency.amount(report.refunded)}"
-    assert refunded in legends[0] and "Held 2.50" in legends[1]
-    assert not any("Refunded" in text for text in legends[1])
+def test_the_page_shows_the_very_figures_it_is_given() -> None:
+    given = Figure()
+    given.add_axes((0.0, 0.0, 1.0, 1.0)).set_gid("drawn-before")
+    page = render(sample_report(), title="A run", drawn=dict.fromkeys(FIGURES, given))
+    assert all(f'id="fig-{name}-drawn-before"' in page for name in FIGURES)
 
 
 def test_global_state_is_left_alone() -> None:
@@ -66,9 +60,9 @@ def test_global_state_is_left_alone() -> None:
 
 
 def test_long_names_keep_both_ends() -> None:
-    shown = label("north-bank-" + "x" * 200 + "-branch-17", 100)
+    shown = label("north-bank-" + "x" * 200 + "-branch-17", 20)
     assert shown.startswith("north-ba") and shown.endswith("ch-17") and "…" in shown
-    assert text_width(shown) <= 100
+    assert len(shown) == 20
     assert label("short") == "short"
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from report_samples import sample_report, sample_worth
 
 from databazaar.codes import Code
+from databazaar.ledger import Audit
 from databazaar.money import Currency
-from databazaar.reports.run_page import AuditView, failures, render
+from databazaar.reports.run_page import failures, render
 from databazaar.runs.payouts import MOST_LISTED, MOST_NAMED
 from databazaar.runs.report import Report
 
@@ -38,7 +39,7 @@ def full_page(report: Report, **changes: object) -> str:
     return render(
         replace(report, worth=sample_worth(f"{report.payouts[-1].provider}, of the 3 paid most")),
         title=str(changes.get("title", "A run")),
-        audit=AuditView(True, 37, "Every entry holds."),
+        audit=Audit(37),
     )
 
 
@@ -67,13 +68,13 @@ def test_the_page_holds_what_a_reader_looks_for(page: Page) -> None:
         "One note.",
     ):
         assert wanted in text, wanted
-    assert page.elements["svg"] == page.elements["figure"] == 6
+    assert page.elements["svg"] == page.elements["figure"] == 3
 
 
 def test_accessible(page: Page) -> None:
     assert ("html", "lang", "en") in page.attributes
-    assert page.attributes.count(("svg", "role", "img")) == 6
-    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 6
+    assert page.attributes.count(("svg", "role", "img")) == 3
+    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 3
     scopes = [value for tag, name, value in page.attributes if tag == "th" and name == "scope"]
     assert len(scopes) == page.elements["th"]
     assert page.elements["h1"] == 1
@@ -129,7 +130,7 @@ def test_every_provider_is_in_the_table(providers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (1, 0), (1000, 3), (2, 5000), (400, 200)])
+@pytest.mark.parametrize(("providers", "rounds"), [(1, 0), (1000, 3), (2, 2000), (400, 50)])
 def test_extreme_sizes(providers: int, rounds: int) -> None:
     names = [f"provider {i}" for i in range(providers)]
     report = sample_report(names, rounds=rounds, per_round=1)
@@ -148,7 +149,7 @@ def test_without_loss_audit_worth_bound_or_anybody_paid() -> None:
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_failed_audit_shows() -> None:
-    text = render(sample_report(), title="A run", audit=AuditView(False, 3, "Entry 4 <broken>."))
+    text = render(sample_report(), title="A run", audit=Audit(3, first_broken="Entry 4 <broken>."))
     assert "Audit failed" in text and "Entry 4 &lt;broken&gt;." in text
 
 

@@ -12,7 +12,7 @@ import pytest
 from report_samples import sample_report
 
 from databazaar import OSMD, BazaarError, Uniform
-from databazaar.cli.run_tables import WHY
+from databazaar.cli.play import WHY
 from databazaar.cli.statements import provider_dict
 from databazaar.roster import Roster, RoundBudget
 from databazaar.runs.attribution import compare
@@ -22,12 +22,12 @@ from databazaar.runs.trajectory import Trajectory
 from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Wants, among_affordable
 from known_gains import Seller, played, reasons
-from own_samplers import Together
+from own_samplers import Valued
 
 FOUR = {"good": Seller(3.0), "fair": Seller(1.5), "bad": Seller(-2.0), "silent": Seller(1.0, fails=1.0)}
 
 
-@pytest.mark.parametrize("sampler", [Together(), OSMD(3.0, 0.2)], ids=lambda sampler: sampler.kind)
+@pytest.mark.parametrize("sampler", [Valued(), OSMD(3.0, 0.2)], ids=lambda sampler: sampler.kind)
 @pytest.mark.parametrize("per_round", [1, 3, 8])
 def test_a_market_of_good_bad_and_silent_is_told_as_it_is(sampler: Sampler, per_round: int) -> None:
     report = played(FOUR, sampler, budget=1200, per_round=per_round)
@@ -35,7 +35,7 @@ def test_a_market_of_good_bad_and_silent_is_told_as_it_is(sampler: Sampler, per_
     assert (told["good"].kind, told["silent"].kind) == ("better", "failed")
     few = report.payouts[2].accesses < 20  # a good sampler may have had enough of it soon
     assert told["bad"].kind == "worse" or (few and told["bad"].kind == "few")
-    assert re.search("(less often|hardly asked any more|only to keep it explored)", told["bad"].sentence)
+    assert re.search("(less often|hardly asked any more)", told["bad"].sentence)
     assert told["good"].sentence == (
         "It brought more for its money than the others, and was asked more often in the end than at the start."
     )
@@ -215,16 +215,11 @@ def test_a_price_that_rises_beyond_what_the_consumer_pays() -> None:
     )
 
 
-def test_who_is_asked_only_to_be_explored() -> None:
-    """A sampler that can say what exploring costs is taken at its word; of another one it is only seen."""
+def test_who_is_hardly_asked_any_more() -> None:
     sellers = {"good": Seller(3.0, noise=0.1), "fair": Seller(0.0, noise=0.1), "bad": Seller(-3.0, noise=0.1)}
-    report = replace(played(sellers, OSMD(20.0, 0.3), budget=1200), exploration=None)
-    assert str(report.brought[2].why).endswith("and was asked less often in the end than at the start.")
-    floor = tuple(0.3 / 3 * line.price for line in report.payouts)
-    known = replace(report, exploration=floor)
-    assert str(known.brought[2].why).endswith("and was asked in the end only to keep it explored.")
-    assert known.brought[0].why == report.brought[0].why
-    hardly = replace(played(sellers, OSMD(20.0, 0.01), budget=1200), exploration=None)
+    less = played(sellers, OSMD(20.0, 0.3), budget=1200)
+    assert str(less.brought[2].why).endswith("and was asked less often in the end than at the start.")
+    hardly = played(sellers, OSMD(20.0, 0.01), budget=1200)
     assert str(hardly.brought[2].why).endswith("and was hardly asked any more in the end.")
 
 
@@ -275,15 +270,7 @@ def test_every_kind_has_its_words_for_a_terminal() -> None:
 
 
 def test_a_report_knows_which_gains_its_sampler_asks_for() -> None:
-    assert played(FOUR).gains == "together" and played(FOUR, OSMD(1.0, 0.1)).gains == "alone"
+    assert played(FOUR).gains == "shapley" and played(FOUR, OSMD(1.0, 0.1)).gains == "alone"
     with pytest.raises(BazaarError):
         played({})
     assert compare(played(FOUR)).per_coin.lines[3] == 0
-
-
-def test_a_sampler_is_asked_what_exploring_costs() -> None:
-    report = played({"good": Seller(3.0, noise=0.1), "bad": Seller(-3.0, 5, noise=0.1)}, OSMD(20.0, 0.3), budget=1200)
-    assert report.exploration == pytest.approx((0.3, 0.75))
-    assert str(report.brought[1].why) == (
-        "It brought less for its money than the others, and was asked in the end only to keep it explored."
-    )

@@ -18,8 +18,6 @@ from databazaar.aggregators import AGGREGATORS
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_all, parse_market
 from databazaar.config.template import template
-from databazaar.models import MODELS
-from databazaar.oracles import ORACLES
 from databazaar.payments import PAYMENTS
 from databazaar.registry import Registry
 from databazaar.runs.folder import RunFolder
@@ -27,7 +25,7 @@ from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.utilities import UTILITIES
 
-REGISTRIES = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, UTILITIES, ORACLES, MODELS)
+REGISTRIES = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, UTILITIES)
 SAMPLER = '''"""Asks whoever is first."""
 from dataclasses import dataclass
 from typing import ClassVar

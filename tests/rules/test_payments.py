@@ -18,6 +18,7 @@ from databazaar.payments import Payment, PricePerRow
 from databazaar.roster import Amounts, Roster
 from databazaar.testing import check_payment
 from forging import reseal
+from records import record_of
 from small_markets import MakeMarket
 
 
@@ -139,7 +140,7 @@ def test_a_price_for_every_row_is_what_an_access_costs(make_vector_market: MakeM
     assert audit.ok and audit.terms is not None
     assert audit.terms.rules["payment"]["kind"] == "price-per-row"
     assert list(audit.terms.rules["payment"]["rows"]) == [20, 30]
-    paid = {(access.provider, access.paid) for round in audit.history for access in round.accesses}
+    paid = {(access.provider, access.paid) for round in record_of(audit).rounds for access in round.accesses}
     assert paid == {(0, 40), (1, 150)}
 
 

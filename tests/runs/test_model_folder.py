@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import nn
 
+import processes
 from databazaar import Arbiter, BazaarError, Consumer, Provider, build_model, load_model, load_run
 from databazaar.data.schema import Schema
 from databazaar.files import write_whole
@@ -27,8 +28,7 @@ from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
 from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_card import Outline
-from databazaar.runs.model_folder import LARGEST_CARD, read_model, write_model
+from databazaar.runs.model_folder import LARGEST_CARD, Outline, read_model, write_model
 from databazaar.runs.trained import TrainedModel, load
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
@@ -134,7 +134,7 @@ import sys, databazaar, pandas as pd
 model = databazaar.load_model("elsewhere")
 model.predict(pd.read_parquet("new.parquet")).to_parquet("answers.parquet")
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    done = processes.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "answers.parquet"), bought.predict(new))
     assert isinstance(load(tmp_path / "elsewhere"), TrainedModel)

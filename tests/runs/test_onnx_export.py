@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -16,8 +17,7 @@ from databazaar import BazaarError, build_model, load_model
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
-from databazaar.runs.model_card import Outline
-from databazaar.runs.model_folder import write_model
+from databazaar.runs.model_folder import Outline, write_model
 from databazaar.runs.onnx import export_onnx
 from databazaar.runs.trained import TrainedModel
 
@@ -70,8 +70,9 @@ def test_answers_that_differ_are_not_written(tmp_path: Path, monkeypatch: pytest
     def worse(module: nn.Module, *args: object, **more: object) -> object:
         """Writes another model, once and for all."""
         if not made:
-            other = build_model("logistic", [2], 2, seed=5)
-            made.append(export(type(module)(other, (2,)).eval(), *args, **more))  # type: ignore[arg-type]
+            other = copy.deepcopy(module)
+            other.model = build_model("logistic", [2], 2, seed=5)
+            made.append(export(other.eval(), *args, **more))  # type: ignore[arg-type]
         return made[0]
 
     with monkeypatch.context() as patch:

@@ -95,7 +95,7 @@ def test_regret_bound_is_theorem_1() -> None:
 @pytest.mark.parametrize(("n", "T", "K", "m"), [(5, 3000, 2, 1), (8, 3000, 3, 3)])
 def test_regret_of_a_changing_game_stays_under_the_bound(n: int, T: int, K: int, m: int) -> None:
     sampler = OSMD.from_theory(n, T * K, K, m)
-    plays = range(4)
+    plays = range(2)
     ours = np.mean([regret(sampler, game(n, T, m, seed), K, m, seed) for seed in plays])
     blind = np.mean([regret(Uniform(), game(n, T, m, seed), K, m, seed) for seed in plays])
     bound = sampler.regret_bound(n, T * K, K)

@@ -29,8 +29,8 @@ def test_symmetry_the_distribution_of_payouts_follows_a_renaming(make_vector_mar
     offsets, order = [0.0, 0.7, 3.0], [2, 0, 1]
     means = []
     for listing, first_seed in ((offsets, 0), ([offsets[i] for i in order], 1000)):
-        paid = np.zeros((150, 3))
-        for run in range(150):
+        paid = np.zeros((100, 3))
+        for run in range(100):
             consumer, providers = make_vector_market(listing, budget=20, per_round=2)
             arbiter = Arbiter(consumer, providers, OSMD(0.5, 0.1), engine="loop", seed=first_seed + run)
             paid[run] = [payout.pay for payout in arbiter.run().payouts]

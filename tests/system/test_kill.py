@@ -24,7 +24,7 @@ from databazaar.runs.folder import RunFolder
 from processes import BAZAAR, Forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
-ROUNDS = 80
+ROUNDS = 40
 Moment = Callable[[], bool]
 
 
@@ -160,7 +160,7 @@ def begin_or_resume(run: Path) -> tuple[str, ...]:
 
 
 def test_killed_at_random_moments_and_resumed(commands: Commands, whole: Path) -> None:
-    """By the clock, and by the ledger's log, until the run is through; then again, to fourteen kills in all."""
+    """By the clock, and by the ledger's log, until the run is through; then again, to eight kills in all."""
     rng = random.Random(20)
     (commands.cwd / ".killed-1.00000000.partial").mkdir()
     kills = 0
@@ -169,13 +169,13 @@ def test_killed_at_random_moments_and_resumed(commands: Commands, whole: Path) -
         log = run / "ledger.sqlite-wal"
         finished = False
         while not finished:
-            moment = rng.choice([after(rng.uniform(0.0, 1.0)), when_written(log, rng.randint(1, 30))])
+            moment = rng.choice([after(rng.uniform(0.0, 1.0)), when_written(log, rng.randint(1, 20))])
             finished = not commands.stopped(moment, *begin_or_resume(run))
             kills += not finished
             if run.exists():
                 assert_sound(run)
         assert_same(run, whole)
-        if kills >= 14:
+        if kills >= 8:
             break
     assert (commands.cwd / ".killed-1.00000000.partial").is_dir()
 
@@ -264,7 +264,7 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
 ) -> None:
     """By `kill -9` in some round, and once more while it closes; the tables are gone by then."""
     runs = [commands.cwd / f"closed-{number}" for number in range(3)]
-    for run, commits in zip(runs, (6, 15, 30), strict=True):
+    for run, commits in zip(runs, (6, 12, 20), strict=True):
         assert commands.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
     request.getfixturevalue("without_tables")
     for run, moment in zip(runs, (after(0), when_there(runs[1] / "model/model.safetensors"), after(60)), strict=True):

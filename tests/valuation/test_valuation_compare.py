@@ -14,14 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import stats
-from valuation_games import classification_market, regression_market
 
+import valuation_games
 from databazaar import BazaarError, valuation
 from databazaar.market.arbiter import theory_sampler
 from databazaar.samplers import SAMPLERS
 from databazaar.valuation import METHODS, Context, MaxPermutations, Method, ValuationResult, compare
 from databazaar.valuation.comparison import spearman
 from small_markets import MakeMarket
+from valuation_games import classification_market, regression_market
 
 FEW: dict[str, dict[str, Any]] = {name: {"stop": MaxPermutations(8)} for name in ("g-shapley", "fedsv", "gtg", "tmc")}
 FEW["loo"] = {"rounds": 2}
@@ -63,13 +64,6 @@ def test_every_method_pays_and_counts(make: MakeMarket) -> None:
     assert matrix[names.index("exact"), names.index("loo")] == pytest.approx(stats.spearmanr(*both).statistic)
     read = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert read["methods"][0]["method"] == "osmd" and len(read["rank_correlation"]) == len(names)
-
-
-def test_uniform_and_fedsv_train_the_same_model() -> None:
-    """Both draw uniformly without replacement from the same stream."""
-    result = compare(*classification_market(), ["uniform-without-replacement", "fedsv"], options=FEW)
-    assert result["uniform-without-replacement"].final_utility == pytest.approx(result["fedsv"].final_utility, abs=1e-6)
-    assert result["fedsv"].stability is None
 
 
 def test_rank_correlation_with_ties_and_constants() -> None:
@@ -132,11 +126,11 @@ def test_a_method_from_another_package_is_compared_like_ours(tmp_path: Path) -> 
     (about / "entry_points.txt").write_text("[databazaar.methods]\nalike = acme:Alike\n")
     code = f"""
 import sys
-sys.path[:0] = [{str(tmp_path)!r}, {str(Path(__file__).parent)!r}]
+sys.path[:0] = [{str(tmp_path)!r}, {str(Path(valuation_games.__file__).parent)!r}]
 from valuation_games import classification_market
-from databazaar.cli.compare import _names
+from databazaar.cli.options import named
 from databazaar.valuation import METHODS, MaxSeconds, compare
-assert _names("alike,loo") == ["alike", "loo"] and "alike" in METHODS.kinds()
+assert named("alike,loo", "--methods", METHODS.kinds(), "methods") == ["alike", "loo"]
 options = {{"alike": {{"worth": 2.0}}}}
 found = compare(*classification_market(), ["alike", "loo"], seeds=2, options=options, limit=MaxSeconds(9))
 assert found["alike"].payouts.tolist() == 2 * [[8, 8, 7, 7]], found["alike"].payouts
@@ -164,7 +158,7 @@ def test_settings_that_a_method_does_not_have_are_refused_before_anything_runs()
 def test_more_draws_than_providers_are_no_hindrance_by_default() -> None:
     market = classification_market(2, per_round=3)
     result = compare(*market, options=FEW)
-    assert [outcome.method for outcome in result.outcomes] == ["osmd", "uniform", "g-shapley", "fedsv", "loo"]
+    assert [outcome.method for outcome in result.outcomes] == ["osmd", "uniform", "loo"]
     exact = compare(*market, ["fedsv-exact", "gtg"], options=FEW)
     rounds = market[0].budget // 2
     assert exact["fedsv-exact"].mean("oracle_calls") == 2 * rounds  # everybody, every round

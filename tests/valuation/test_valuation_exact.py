@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from valuation_games import Known, known_games, names, shapley_by_definition, table_game
 
 from databazaar import BazaarError
 from databazaar.valuation import Game, leave_one_out_game, shapley_exact
+from valuation_games import Known, known_games, names, shapley_by_definition, table_game
 
 numbers = st.floats(-1e3, 1e3, allow_nan=False)
 tables = st.integers(1, 5).flatmap(lambda n: arrays(np.float64, 2**n, elements=numbers))

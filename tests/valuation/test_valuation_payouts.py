@@ -14,7 +14,7 @@ from scipy import stats
 
 from databazaar import BazaarError
 from databazaar.valuation import Cost, ValuationResult, payouts, stability
-from databazaar.valuation.rank_stability import student_quantile
+from databazaar.valuation.comparison import student_quantile
 
 values = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30)
 modes = st.sampled_from(["positive", "shifted"])

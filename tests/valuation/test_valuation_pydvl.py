@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from valuation_games import airport, classification_market
 
 from databazaar.valuation import Game, MaxPermutations, shapley_exact, shapley_monte_carlo
-from databazaar.valuation.context import Context
-from databazaar.valuation.training_game import training_game
+from databazaar.valuation.games import training_game
+from databazaar.valuation.method import Context
+from valuation_games import airport, classification_market
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databazaar.cli.examples import example
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.options import example
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:

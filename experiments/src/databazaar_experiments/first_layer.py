@@ -2,7 +2,7 @@
 
 A linear layer is linear in its weights, X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done
 once a round, and a model's first layer costs one combination of them. The layers above are evaluated as they are. The
-utilities are those of `databazaar.valuation.round_game` to float tolerance.
+utilities are those of `databazaar_experiments.fed_shapley` to float tolerance.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.learning.models import caller, split_first_linear
+from databazaar.learning.models import caller
 from databazaar.learning.parameter_exchange import lean_copy
 from databazaar.learning.utilities import Evaluator
-from databazaar.valuation.federated import FedShapley
-from databazaar.valuation.round_game import Scorer, Weights
+from databazaar_experiments.fed_shapley import FedShapley, Scorer, Weights
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""
@@ -126,3 +125,15 @@ class PrefixScorer(Scorer):
             for name, start in starts.items()
         }
         return layer.evaluator.judge(layer.outputs(w, z)).utility
+
+
+def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
+    """The first layer's name, that layer, and what stands above it; None where it is not a plain linear layer."""
+    if type(model) is not nn.Sequential or not len(model) or type(model[0]) is not nn.Linear:
+        return None
+    (name, first), *rest = model._modules.items()
+    above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
+    shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
+    assert isinstance(first, nn.Linear)
+    frozen = not all(p.requires_grad for p in model.parameters())
+    return None if shared or frozen or list(above.buffers()) else (name, first, above)

@@ -1,10 +1,9 @@
 """GTG-Shapley: Federated Shapley with truncation between and within rounds, and guided sampling.
 
-As Federated Shapley (`databazaar.valuation.federated`), with three savings (Liu et al. 2022, Algorithm 1). A round that
-hardly moves the utility is skipped: everybody's value in it is zero. Within a permutation, a provider that joins when
-the utility of those before it is already within a tolerance of the round's final one gets zero, unscored. And
-permutations come in sweeps in which every provider leads once, because the first position is where marginal
-contributions differ most.
+As Federated Shapley (`fed_shapley.py`), with three savings (Liu et al. 2022, Algorithm 1). A round that hardly moves
+the utility is skipped: everybody's value in it is zero. Within a permutation, a provider that joins when the utility of
+those before it is already within a tolerance of the round's final one gets zero, unscored. And permutations come in
+sweeps in which every provider leads once, because the first position is where marginal contributions differ most.
 
 Departures from the paper: a coalition's updates are averaged with equal weights, as this market's arbiter averages
 them, not by sample counts that providers would report. The tolerance between rounds is in units of the utility; the one
@@ -22,13 +21,11 @@ from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.randomness import stream
-from databazaar.valuation.federated import RoundByRound
 from databazaar.valuation.games import Game
-from databazaar.valuation.method import as_function
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.result import Cost, ValuationResult
-from databazaar.valuation.round_game import Aggregate
 from databazaar.valuation.stopping import History, Rule, capped
+from databazaar_experiments.fed_shapley import Aggregate, RoundByRound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +52,6 @@ class GTGShapley(RoundByRound):
         shuffle = GuidedShuffle(n, self.seed, f"gtg round {t}")
         stop = WholeSweeps(capped(self.stop), n)
         return shapley_monte_carlo(game, stop, truncation=self.within_round, shuffle=shuffle, batch=self.batch)
-
-
-gtg_shapley = as_function(GTGShapley, "gtg_shapley")
-"""`GTGShapley` as one call."""
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from databazaar.market.run import Progress
 from databazaar.roster import RoundBudget
 from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, State, Vector, refuse_too_many
-from databazaar.valuation.context import Context
-from databazaar.valuation.gradient import GShapley
-from databazaar.valuation.method import Method
+from databazaar.valuation.method import Context
 from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
+from databazaar_experiments.fed_shapley import FedShapley
 from databazaar_experiments.first_layer import FirstLayerFedShapley
+from databazaar_experiments.g_shapley import GShapley, ignore_share
 from databazaar_experiments.images import ImageMarket
 from databazaar_experiments.lockstep import run_in_lockstep
 from databazaar_experiments.mixture import MixtureMarket
@@ -43,10 +43,6 @@ PaperMarket = ImageMarket | MixtureMarket
 Measure = Callable[[Tensor], Floats]
 """Parameters of one run → what is plotted along its training."""
 OnShare = Callable[[float], None]
-
-
-def ignore_share(share: float) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -215,14 +211,14 @@ def _fed_shapley(
 
 
 def _valued(
-    methods: Sequence[Method], market: PaperMarket, engine: VectorizedEngine, on_share: OnShare
+    methods: Sequence[GShapley | FedShapley], market: PaperMarket, engine: VectorizedEngine, on_share: OnShare
 ) -> list[ValuationResult]:
     """Runs of a method with several seeds. They share the evaluator, which is the same for all."""
     providers, on_seed_share = tuple(market.providers), _mean_share(len(methods), on_share)
 
-    def value(place: int, method: Method, engine: Engine, evaluator: Evaluator) -> ValuationResult:
-        consumer, progress = market.consumer(method.seed), partial(on_seed_share, place)
-        return method.value(Context(consumer, providers, engine, evaluator, Tally(), progress))
+    def value(place: int, method: GShapley | FedShapley, engine: Engine, evaluator: Evaluator) -> ValuationResult:
+        method = replace(method, progress=partial(on_seed_share, place))
+        return method.value(Context(market.consumer(method.seed), providers, engine, evaluator, Tally()))
 
     evaluator = evaluator_for(market.consumer(methods[0].seed), engine.device)
     return run_in_lockstep([partial(value, *each) for each in enumerate(methods)], engine, evaluator)

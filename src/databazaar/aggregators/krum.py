@@ -25,7 +25,7 @@ class Krum(Stateless):
     Blanchard, El Mhamdi, Guerraoui, Stainer: Machine learning with adversaries, NIPS 2017.
     """
 
-    share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5)
+    share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5, in_files=False)
     keep: int | None = setting(None, "how many updates are averaged; 1 is Krum itself", at_least=1, in_files=False)
     kind: ClassVar[str] = "krum"
 

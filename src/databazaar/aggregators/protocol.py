@@ -38,19 +38,6 @@ class Aggregator(Protocol):
         ...
 
 
-@runtime_checkable
-class Guided(Aggregator, Protocol):
-    """An aggregator that compares the updates of a round with a reference: what the consumer would have answered
-    itself, from the rows by which it scores, had it been asked like a provider.
-
-    The market computes the reference before every round, and hands it in by the state.
-    """
-
-    def guide(self, state: Tensor, reference: Tensor) -> Tensor:
-        """The state with the reference [d] of the round that now begins."""
-        ...
-
-
 class Stateless:
     """What aggregators inherit from that remember nothing between rounds. Their settings are checked."""
 

@@ -23,7 +23,9 @@ class TrimmedMean(Stateless):
     Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed learning, ICML 2018 (which rounds down).
     """
 
-    share: float = setting(0.3, "the share of updates that is cut off on each side", at_least=0, at_most=0.5)
+    share: float = setting(
+        0.3, "the share of updates that is cut off on each side", at_least=0, at_most=0.5, in_files=False
+    )
     kind: ClassVar[str] = "trimmed-mean"
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:

@@ -50,27 +50,23 @@ class TensorBoardCallback(Callback):
 
     def on_round(self, progress: Progress) -> None:
         market, pay = round_numbers(progress, self._currency)
-        self._write({"market": market, "pay": pay}, progress.round)
-        self._open.flush()
+        self._write({"market": market, "pay": pay}, progress.round).flush()
 
     def on_end(self, report: Report) -> None:
         outcome, pay = final_numbers(report)
-        self._write({"final": outcome, "pay": pay}, len(report.rounds))
-        self._open.add_text("outcome", _table({**words(report), "message": report.message}))
+        writer = self._write({"final": outcome, "pay": pay}, len(report.rounds))
+        writer.add_text("outcome", _table({**words(report), "message": report.message}))
         self._close()
 
     def on_error(self, error: BaseException) -> None:
         self._close()
 
-    @property
-    def _open(self) -> SummaryWriter:
+    def _write(self, groups: Mapping[str, Mapping[str, float]], step: int) -> SummaryWriter:
         assert self._writer is not None
-        return self._writer
-
-    def _write(self, groups: Mapping[str, Mapping[str, float]], step: int) -> None:
         for group, numbers in groups.items():
             for name, value in numbers.items():
-                self._open.add_scalar(f"{group}/{name}", value, step)
+                self._writer.add_scalar(f"{group}/{name}", value, step)
+        return self._writer
 
     def _close(self) -> None:
         if self._writer is not None:

@@ -1,11 +1,13 @@
 """The command `bazaar`."""
 
+import signal
+
 
 def main() -> None:
     """Runs the command. What it consists of is imported here: packages that add to it import parts of this one."""
-    from databazaar.cli.interrupts import ending_on_interrupts
+    from databazaar.cli.interrupts import end, on_signal
 
-    with ending_on_interrupts():
+    with on_signal(signal.SIGINT, end):
         from databazaar.cli.app import main as run
 
         run()

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from databazaar.cli import audit, check, compare, init, ledger, quote, show
-from databazaar.cli import federation as federation_commands
-from databazaar.cli import jobs as jobs_commands
+from databazaar.cli import audit, check, compare, federation, init, jobs, ledger, provider, serve, show
 from databazaar.cli import model_use as using
-from databazaar.cli import provider as provider_commands
-from databazaar.cli import serve as serve_commands
-from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
-from databazaar.cli.examples import example
-from databazaar.cli.failures import sentence_for
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
-from databazaar.cli.options import AsJson, Database, Out, Quiet, Run
+from databazaar.cli.options import AsJson, Database, Device, Engine, Out, Quiet, Run, Seed, changes, example
 from databazaar.cli.plugins import add_commands
 from databazaar.cli.screen import on_screen, say
 from databazaar.errors import BazaarError
@@ -36,31 +30,13 @@ app = typer.Typer(
 )
 
 
-def _add(command: Callable[..., None], examples: tuple[str, ...]) -> None:
-    app.command(epilog=example(*examples))(command)
-
-
-app.add_typer(federation_commands.app, name="federation")
-app.add_typer(provider_commands.app, name="provider")
-app.add_typer(serve_commands.app, name="serve")
-app.add_typer(jobs_commands.app, name="jobs")
-
-
-@app.command(
-    epilog=example(
-        "bazaar demo",
-        "bazaar demo --budget 3000 --out runs/fraud",
-        "bazaar audit runs/fraud",
-        "bazaar demo --federated",
-    )
-)
 def demo(
     out: Out = None,
     budget: Annotated[
         int | None,
-        typer.Option(min=5, max=LARGEST_BUDGET, help="Accesses to buy.", show_default="1000; with --federated 400"),
+        typer.Option(min=5, max=10**9, help="Accesses to buy.", show_default="1000; with --federated 400"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the data and of the market.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the data and of the market.")] = 0,
     federated: Annotated[
         bool, typer.Option("--federated", help="A server and four banks as processes of their own, with certificates.")
     ] = False,
@@ -73,7 +49,6 @@ def demo(
 
     output = play.Output(quiet, as_json)
     if federated:
-        federation_commands.need_packages()
         from databazaar.cli.federation_demo import play_demo
 
         play_demo(out, budget or 400, seed, output)
@@ -81,24 +56,12 @@ def demo(
         play.play(demo_job(budget or 1000, seed), out, "demo", output)
 
 
-_add(init.init, init.EXAMPLES)
-_add(check.check, check.EXAMPLES)
-_add(quote.quote, quote.EXAMPLES)
-
-
-@app.command(
-    epilog=example(
-        "bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json", "bazaar run runs/fraud"
-    )
-)
 def run(
-    market: Annotated[
-        Path, typer.Argument(help="The market.toml to run, or the folder of an unfinished run.", show_default=False)
-    ],
+    market: Annotated[Path, typer.Argument(help="The market.toml to run, or the folder of an unfinished run.")],
     out: Out = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Instead of market.seed.", show_default=False)] = None,
-    engine: Annotated[str | None, typer.Option(help="Instead of engine.kind.", show_default=False)] = None,
-    device: Annotated[str | None, typer.Option(help="Instead of engine.device.", show_default=False)] = None,
+    seed: Seed = None,
+    engine: Engine = None,
+    device: Device = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     ledger: Database = None,
@@ -106,40 +69,54 @@ def run(
     """Runs a market on your own CSV or Parquet files. An unfinished run is continued, to the same result as if it had
     not been stopped."""
     from databazaar.cli import play
+    from databazaar.config.jobs import market_job
+    from databazaar.runs.folder import RunFolder
 
     output = play.Output(quiet, as_json)
-    changes: dict[str, dict[str, Any]] = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
     if market.is_dir():
         for option, given in (("out", out), ("seed", seed), ("engine", engine), ("device", device)):
             if given is not None:
                 raise BazaarError(f"{market} is a run's folder, and its run is continued as it began: omit --{option}")
-        play.resume(market, ledger, output)
-        return
-    from databazaar.config.jobs import market_job
-
-    job = market_job(market, changes, profiled=True)
-    play.play(job, out, job.title, output, ledger)
+        play.resume(RunFolder(market, ledger), output)
+    else:
+        job = market_job(market, changes(seed, engine, device), profiled=True)
+        play.play(job, out, job.title, output, ledger)
 
 
-@app.command(epilog=example("bazaar close runs/fraud"))
 def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False, ledger: Database = None) -> None:
     """Ends a run that was stopped: what is settled is paid, the rest goes back, and the model is yours."""
     from databazaar.cli import play
     from databazaar.runs.folder import RunFolder
 
-    run_folder = RunFolder(folder, ledger)
-    run_folder.need_rules()
-    play.close(run_folder, play.Output(quiet, as_json))
+    play.close(RunFolder(folder, ledger), play.Output(quiet, as_json))
 
 
-_add(show.show, show.EXAMPLES)
-_add(audit.audit, audit.EXAMPLES)
-_add(ledger.ledger, ledger.EXAMPLES)
-_add(using.predict, using.PREDICT_EXAMPLES)
-_add(using.evaluate, using.EVALUATE_EXAMPLES)
-_add(using.export, using.EXPORT_EXAMPLES)
-_add(compare.compare, compare.EXAMPLES)
+COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
+    demo: (
+        "bazaar demo",
+        "bazaar demo --budget 3000 --out runs/fraud",
+        "bazaar audit runs/fraud",
+        "bazaar demo --federated",
+    ),
+    init.init: init.EXAMPLES,
+    check.check: check.CHECK_EXAMPLES,
+    check.quote: check.QUOTE_EXAMPLES,
+    run: ("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json", "bazaar run runs/fraud"),
+    close: ("bazaar close runs/fraud",),
+    show.show: show.EXAMPLES,
+    audit.audit: audit.EXAMPLES,
+    ledger.ledger: ledger.EXAMPLES,
+    using.predict: using.PREDICT_EXAMPLES,
+    using.evaluate: using.EVALUATE_EXAMPLES,
+    using.export: using.EXPORT_EXAMPLES,
+    compare.compare: compare.EXAMPLES,
+}
+"""The commands in the order of the help, with their examples."""
+for command, examples in COMMANDS.items():
+    app.command(epilog=example(*examples))(command)
 add_commands(app)
+for group in (federation, provider, serve, jobs):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 def _version(asked: bool) -> None:
@@ -157,6 +134,47 @@ def _options(
     pass
 
 
+_REMEDIES = {
+    errno.ENOSPC: "make room, then go on",
+    errno.EDQUOT: "make room, then go on",
+    errno.EFBIG: "make room or raise the limit on the size of files, then go on",
+    errno.EIO: "check the disk, then go on",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "ask for the right to, or choose another place",
+    errno.EPERM: "ask for the right to, or choose another place",
+    errno.EMFILE: "close some programs or raise the limit on open files, then go on",
+    errno.ENFILE: "close some programs or raise the limit on open files, then go on",
+    errno.ENOMEM: "close some programs, then go on",
+}
+"""Errors of the machine and not of the program; a file that is not there, for one, is not among them."""
+
+
+EXTRAS = {
+    **dict.fromkeys(("grpc", "cryptography"), "federated"),
+    **dict.fromkeys(("fastapi", "uvicorn", "alembic", "python_multipart", "argon2", "authlib", "httpx"), "service"),
+}
+"""Which extra brings a package that a command has missed."""
+
+
+def sentence_for(failure: OSError | ImportError) -> str | None:
+    """None where the error is the program's own.
+
+    >>> sentence_for(OSError(errno.ENOSPC, "No space left on device", "run/figures/spend.png"))
+    'run/figures/spend.png: No space left on device: make room, then go on'
+    >>> sentence_for(FileNotFoundError(errno.ENOENT, "No such file or directory", "x"))
+    >>> sentence_for(ModuleNotFoundError(name="argon2.low_level"))
+    "argon2 is not installed: pip install 'databazaar[service]'"
+    """
+    if isinstance(failure, ImportError):
+        package = (failure.name or "").partition(".")[0]
+        return f"{package} is not installed: pip install 'databazaar[{EXTRAS[package]}]'" if package in EXTRAS else None
+    remedy = _REMEDIES.get(failure.errno or 0)
+    if remedy is None:
+        return None
+    where = f"{failure.filename}: " if failure.filename is not None else ""
+    return f"{where}{failure.strerror}: {remedy}"
+
+
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: say(f"bazaar: note: {message}", err=True)
@@ -166,7 +184,7 @@ def main() -> None:
         except BazaarError as error:
             say(f"bazaar: {error}", err=True)
             sys.exit(error.exit_code)
-        except OSError as failure:
+        except (OSError, ImportError) as failure:
             sentence = sentence_for(failure)
             if sentence is None:
                 raise

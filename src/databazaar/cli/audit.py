@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 
 from databazaar.cli.options import AsJson, Database
 from databazaar.cli.screen import say
+from databazaar.codes import counted
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import read_plain
 from databazaar.money import Currency
@@ -32,27 +33,20 @@ CANNOT_CHECK = 3
 
 
 def audit(
-    run: Annotated[
-        list[Path], typer.Argument(help="The run's folder; with --key, receipts of a hub instead.", show_default=False)
-    ],
-    head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.", show_default=False)] = None,
+    run: Annotated[list[Path], typer.Argument(help="The run's folder; with --key, receipts of a hub instead.")],
+    head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.")] = None,
     receipts: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="A provider's kit, or its receipts.jsonl: was the ledger so? Again for more.", show_default=False
-        ),
+        typer.Option(help="A provider's kit, or its receipts.jsonl: was the ledger so? Again for more."),
     ] = None,
     authority: Annotated[
-        Path | None,
-        typer.Option(help="The market's ca.pem, if the run names none, or kits another.", show_default=False),
+        Path | None, typer.Option(help="The market's ca.pem, if the run names none, or kits another.")
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option(help="A hub's public key, as you have kept it from /v1/key: checks receipts.", show_default=False),
+        Path | None, typer.Option(help="A hub's public key, as you have kept it from /v1/key: checks receipts.")
     ] = None,
     journal: Annotated[
-        Path | None,
-        typer.Option(help="The hub's journal, exported now: was it rewritten? With --key.", show_default=False),
+        Path | None, typer.Option(help="The hub's journal, exported now: was it rewritten? With --key.")
     ] = None,
     as_json: AsJson = False,
     ledger: Database = None,
@@ -69,59 +63,42 @@ def audit(
         raise BazaarError("--journal belongs to receipts of a hub: give the hub's public key with --key as well")
     if len(run) > 1:
         raise BazaarError("one run is audited at a time: give one folder; receipts of a hub are checked with --key")
-    _audit_run(run[0], head, receipts or [], authority, as_json, ledger)
-
-
-def _audit_run(
-    folder: Path, head: str | None, receipts: list[Path], authority: Path | None, as_json: bool, ledger: str | None
-) -> None:
     from databazaar.cli import pages
     from databazaar.runs.folder import RunFolder
 
-    run = RunFolder(folder, ledger)
+    folder = RunFolder(run[0], ledger)
     try:
-        examined = examine(run, pages.audit(run, head), receipts, authority)
-        examined = replace(examined, audit=pages.compared(run, examined.audit))
+        found, compared, remarks = examine(folder, pages.audit(folder, head), receipts or [], authority)
+        found = pages.compared(folder, found)
     except UncheckableError as reason:
         if as_json:
             typer.echo(json.dumps({"ok": None, "message": str(reason)}))
         else:
             say(f"bazaar: {reason}", err=True)
         raise typer.Exit(CANNOT_CHECK) from None
-    found, remarks = examined.audit, [*examined.remarks, *pages.not_compared(run)]
+    agrees = found.ok and compared > 0
+    message = found.message + (f"; {counted(compared, 'receipt')} of the market agree with it" if agrees else "")
+    remarks = [*remarks, *pages.not_compared(folder)]
     if as_json:
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
         environment = {} if found.terms is None else found.terms.environment
-        told = {**counts, "ledger_head": found.head, "message": examined.message, "environment": environment}
-        typer.echo(json.dumps({**told, "receipts": examined.receipts, "remarks": remarks}))
+        told = {**counts, "ledger_head": found.head, "message": message, "environment": environment}
+        typer.echo(json.dumps({**told, "receipts": compared, "remarks": remarks}))
     else:
-        say(f"{'ok' if found.ok else 'BROKEN'}: {examined.message}")
+        say(f"{'ok' if found.ok else 'BROKEN'}: {message}")
         for remark in remarks:
             say(f"  {remark}")
     raise typer.Exit(0 if found.ok else 1)
 
 
-@dataclass(frozen=True)
-class Examined:
-    """An audit with what signatures add to it: how many receipts were compared, and what there is to say of them."""
-
-    audit: Audit
-    receipts: int = 0
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        if not self.audit.ok or not self.receipts:
-            return self.audit.message
-        number = "1 receipt" if self.receipts == 1 else f"{self.receipts} receipts"
-        return f"{self.audit.message}; {number} of the market agree with it"
-
-
-def examine(run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path | None) -> Examined:
-    """Verifies the signed replies that the ledger names, and holds it against receipts. What cannot be verified here is
-    an UncheckableError; a ledger that is broken already is not looked at."""
+def examine(
+    run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path | None
+) -> tuple[Audit, int, Sequence[str]]:
+    """Verifies the signed replies that the ledger names, and holds it against receipts. Gives the audit with what they
+    add to it, how many receipts were compared, and remarks. What cannot be verified here is an UncheckableError; a
+    ledger that is broken already is not looked at."""
     if not found.ok or not (found.replies or kits):
-        return Examined(found)
+        return found, 0, ()
     try:
         from databazaar.federation import disputes
     except ImportError:
@@ -133,16 +110,15 @@ def examine(run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path 
     helds = [disputes.read_held(kit, run.id, trusted) for kit in kits]
     receipts = sum(len(held.receipts) for held in helds)
     compared = disputes.compare(run.entries(), helds)
-    broken = compared.broken
     replies = evidence.replies(len(compared.named))
-    broken += disputes.check_replies(compared.named, replies, evidence.certificates(), trusted)
+    broken = compared.broken + disputes.check_replies(compared.named, replies, evidence.certificates(), trusted)
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        return Examined(replace(found, first_broken=broken[0] + more), receipts, (*broken[1:], *compared.remarks))
+        return replace(found, first_broken=broken[0] + more), receipts, [*broken[1:], *compared.remarks]
     if kits and not receipts:
         why = "; ".join(compared.remarks) or f"none of its receipts is of the run {run.id}"
         raise UncheckableError(f"there is nothing to hold the ledger against: {why}")
-    return Examined(found, receipts, tuple(compared.remarks))
+    return found, receipts, compared.remarks
 
 
 def _check_receipts(files: Sequence[Path], key: Path, journal: Path | None) -> None:

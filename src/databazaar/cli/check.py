@@ -1,28 +1,34 @@
-"""`bazaar check`: all faults of a market's files at once, and what its tables are like, before anything is bought."""
+"""Before anything is bought: `bazaar check` finds the faults of a market's files, `bazaar quote` says what it costs."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from databazaar.cli.options import AsJson
+from databazaar.cli.options import AsJson, Market
+from databazaar.cli.screen import console, print_lines, say, table
+from databazaar.display import listed, shown
+from databazaar.reports.words import amount, count, percent
 
 if TYPE_CHECKING:
     from databazaar.config.check import Checked
     from databazaar.data.profile_record import MarketProfile
+    from databazaar.market.quoting import Quote
+    from databazaar.market.quoting.simulation import Outlook
+    from databazaar.money import Currency
 
-EXAMPLES = ("bazaar check market.toml", "bazaar check market.toml --json")
+CHECK_EXAMPLES = ("bazaar check market.toml", "bazaar check market.toml --json")
+QUOTE_EXAMPLES = ("bazaar quote market.toml", "bazaar quote market.toml --json")
 AT_FAULT = 2
 MOST_COLUMNS, MOST_CLASSES, MOST_NAMES = 40, 6, 4
+MOST_PROVIDERS, MOST_CHANGES = 20, 2
+"""So many are shown; all of them stand in the JSON."""
 
 
-def check(
-    market: Annotated[Path, typer.Argument(help="The market.toml to look at.", show_default=False)],
-    as_json: AsJson = False,
-) -> None:
+def check(market: Market, as_json: AsJson = False) -> None:
     """Finds every fault of a market's settings and files, and compares each table with your own.
 
     Exit code 2 where a run would be refused; warnings do not count.
@@ -33,14 +39,11 @@ def check(
     if as_json:
         typer.echo(json.dumps(checked.to_dict()))
     else:
-        show(checked, market)
+        _show_checked(checked, market)
     raise typer.Exit(AT_FAULT if checked.faults else 0)
 
 
-def show(checked: Checked, market: Path) -> None:
-    """Tables, warnings, faults, and what a run would take."""
-    from databazaar.cli.screen import print_lines, say
-    from databazaar.reports.words import count
+def _show_checked(checked: Checked, market: Path) -> None:
 
     if checked.profile is not None:
         _show_profile(checked.profile)
@@ -57,9 +60,6 @@ def show(checked: Checked, market: Path) -> None:
 
 
 def _show_profile(profile: MarketProfile) -> None:
-    from databazaar.cli.screen import console, print_lines, say, table
-    from databazaar.display import listed
-    from databazaar.reports.words import percent
 
     screen = console()
     say(f"How your columns are read, to predict {profile.target!r} ({profile.task})")
@@ -91,3 +91,48 @@ def _show_profile(profile: MarketProfile) -> None:
         screen.print(table(("table", *first), shares))
     for ids, warnings in profile.remarks:
         print_lines(listed(ids, MOST_NAMES), warnings)
+
+
+def quote(market: Market, as_json: AsJson = False) -> None:
+    """Says what a run will cost before it begins: rounds, exploration, who can be asked, and what stays behind.
+
+    Nothing is trained, and no file of a provider is read unless it is paid by the row. Amounts in JSON are minor units.
+    """
+    from databazaar.config.quote import market_quote
+
+    found = market_quote(market)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        _show_quote(found, market)
+
+
+def _show_quote(quote: Quote, market: Path) -> None:
+
+    for about, sentence in quote.facts().items():
+        say(f"{about:<15} {sentence}")
+    say("")
+    say(f"Who can be asked, in {quote.currency.name}; accesses and pay in the median of the simulated runs")
+    heads = ("provider", "price", "later", "cap", "accesses", "pay", "at most", "status")
+    rows = [_cells(quote.currency, provider) for provider in quote.providers[:MOST_PROVIDERS]]
+    console().print(table(heads, rows, words=(0, 2, 7), wrapped=(2, 7)))
+    if len(quote.providers) > MOST_PROVIDERS:
+        say(f"{len(quote.providers) - MOST_PROVIDERS:,} more providers stand in the JSON (--json)")
+    for warning in quote.warnings:
+        say(f"- {warning}")
+    say(f"{count(len(quote.warnings), 'warning')}: `bazaar run {market}` begins")
+
+
+def _cells(currency: Currency, provider: Outlook) -> list[str]:
+
+    changes = [f"{amount(currency, change.price)} from {change.from_round + 1}" for change in provider.price_changes]
+    return [
+        shown(provider.id, 28),
+        amount(currency, provider.price),
+        listed(changes, MOST_CHANGES),
+        "" if provider.most_accesses is None else f"{provider.most_accesses:,}",
+        f"{provider.accesses.median:,}",
+        amount(currency, provider.pay.median),
+        amount(currency, provider.pay.high),
+        provider.status,
+    ]

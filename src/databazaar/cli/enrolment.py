@@ -8,90 +8,71 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import typer
 
+from databazaar.cli.options import named
 from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
-from databazaar.federation.accounts import Accounts, users_folder
-from databazaar.federation.copies import only_copy
+from databazaar.federation.accepted_schemas import AcceptedSchemas, read_schema
+from databazaar.federation.accountant import Accounts, users_folder
 from databazaar.federation.enrolment import load_kit
-from databazaar.federation.payloads import log as transfers
-from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import ProviderNode
+from databazaar.federation.provider import ProviderNode, only_copy
+from databazaar.federation.provider import log as transfers
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import ANSWERS, AccessRecord
 from databazaar.federation.signatures import Signer
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
-from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.models import MODEL_KINDS
 
 if TYPE_CHECKING:
     from databazaar.federation.privacy import PrivateUpdates
-
-_MOST = 1e6
 
 
 def source(
     data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None, schemas: int | None = None
 ) -> Source:
-    """What answers. A file is read here, once; the schemas that it is answered by are the kit's, and as many as
-    `schemas` as they come."""
+    """What answers: the provider's own function, or a file, which is read here, once. The schemas that a file is
+    answered by are the kit's, with `schema`, and as many as `schemas` as they come."""
     if (data is None) == (oracle is None):
         raise BazaarError("give either --data FILE or --oracle module:function: one of them answers")
     if data is not None:
-        return Table.read(data.resolve(), pins(kit, schema, schemas or 1))
-    for option, given in (("--schema", schema), ("--schemas", schemas)):
-        if given is not None:
+        pins = AcceptedSchemas(load_kit(kit).folder, schemas or 1)
+        if schema is not None and not pins.admits(given := read_schema(schema)):
+            pins.accept(given, "given")
+        for line in pins.current():
+            say(f"schema {line}", err=True)
+        return Table.read(data.resolve(), pins)
+    for option, chosen in (("--schema", schema), ("--schemas", schemas)):
+        if chosen is not None:
             raise BazaarError(f"{option} says how a file is encoded, and --oracle has none: leave {option} out")
-    assert oracle is not None
-    return _load(oracle)
-
-
-def _load(name: str) -> VectorOracle:
-    """The provider's own function, `package.module:function`, by the name that it wrote on its own command line."""
     sys.path.insert(0, str(Path.cwd()))
-    module, _, attribute = name.partition(":")
+    module, _, attribute = (oracle or "").partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found: VectorOracle = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError):
-        raise BazaarError(f"--oracle {name} is not found: write module:function of something installed here") from None
+        raise BazaarError(
+            f"--oracle {oracle} is not found: write module:function of something installed here"
+        ) from None
     if not callable(found):
-        raise BazaarError(f"{name} cannot be called: name a function from parameters to update")
-    function: VectorOracle = found
-    return function
+        raise BazaarError(f"{oracle} cannot be called: name a function from parameters to update")
+    return found
 
 
-def policy(
-    models: str,
-    max_parameters: int,
-    max_samples: int,
-    max_memory: float,
-    max_seconds: float,
-    max_questions: int,
-    consumers: str | None = None,
-    max_accesses: int | None = None,
-) -> Policy:
-    kinds = tuple(kind.strip() for kind in models.split(","))
-    for kind in kinds:
-        if kind not in MODEL_KINDS:
-            raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(MODEL_KINDS)}")
-    for option, value in (("memory", max_memory), ("seconds", max_seconds)):
-        if not 0 < value <= _MOST:
-            raise BazaarError(f"--max-{option} {value:g} is no limit: give a number up to {_MOST:g}")
+def policy(models: str, consumers: str | None = None, **limits: Any) -> Policy:
+    kinds = tuple(named(models, "--models", MODEL_KINDS, "kinds"))
     allowed = None if consumers is None else tuple(filter(None, (name.strip() for name in consumers.split(","))))
     if allowed == ():
         raise BazaarError("--consumers names nobody: leave it out to answer all, or name some with commas between them")
-    work = max_parameters, max_samples, int(max_memory * 1e9), max_seconds
-    return Policy(kinds, *work, max_questions, allowed, max_accesses)
+    return Policy(kinds, consumers=allowed, **limits)
 
 
 def privacy(
-    kit: Path,
     source: Source,
     cap: float | None,
     noise: float,
@@ -102,12 +83,9 @@ def privacy(
 ) -> PrivateUpdates | None:
     """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
-        if per_consumer is not None:
-            raise BazaarError(
-                f"--max-epsilon-per-consumer {per_consumer:g} is a part of what all may spend: give --epsilon-cap too"
-            )
-        if account is not None:
-            raise BazaarError(f"--account {account} is charged with differential privacy alone: give --epsilon-cap too")
+        for option, given in (("--max-epsilon-per-consumer", per_consumer), ("--account", account)):
+            if given is not None:
+                raise BazaarError(f"{option} {given} is for answers with differential privacy: give --epsilon-cap too")
         return None
     from databazaar.federation.accountant import Accountant, refuse_unfit
     from databazaar.federation.privacy import PrivateUpdates
@@ -115,21 +93,10 @@ def privacy(
     refuse_unfit(delta, cap, per_consumer)
     if not isinstance(source, Table):
         raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")
-    accounts = Accounts(users_folder())
-    chosen = accounts.choose(source.path, source.file.digest, account)
-    made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap, per_consumer))
-    for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
+    path, says = Accounts(users_folder()).choose(source.path, source.file.digest, account)
+    made = PrivateUpdates(noise, clip, Accountant(path, delta, cap, per_consumer))
+    for line in filter(None, [says, f"account {path.stem}: ε = {made.accountant.spent:.3g} of {cap:g} is spent"]):
         say(line, err=True)
-    return made
-
-
-def pins(kit: Path, given: Path | None, most: int = 1) -> Pins:
-    """The schemas that the provider accepts; `given` becomes one of them. Says what it answers by."""
-    made = Pins(load_kit(kit).folder, most)
-    if given is not None and not made.admits(schema := read_schema(given)):
-        made.accept(schema, "given")
-    for line in made.current():
-        say(f"schema {line}", err=True)
     return made
 
 

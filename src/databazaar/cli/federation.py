@@ -6,13 +6,12 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from databazaar.cli.examples import example
+from databazaar.cli.options import AsJson, example
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
@@ -24,27 +23,19 @@ app = typer.Typer(
 
 FOLDER = Path("federation")
 Folder = Annotated[Path, typer.Option("--folder", help="The federation's folder on the operator's machine.")]
-Name = Annotated[str, typer.Argument(help="The provider's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The provider's name.")]
 Ca = Annotated[
-    Path | None,
-    typer.Option("--ca", help="Where the authority's key is, if not in the federation's folder.", show_default=False),
+    Path | None, typer.Option("--ca", help="Where the authority's key is, if not in the federation's folder.")
 ]
-
-
-def need_packages() -> None:
-    """One sentence instead of a traceback where the extra is not installed."""
-    if any(find_spec(name) is None for name in ("grpc", "cryptography")):
-        raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'")
 
 
 def passphrase(new: bool = False) -> str:
     """That of the authority's key, from the environment or a terminal; an argument would be seen by others."""
-    from databazaar.federation.authority import PASSPHRASE, from_environment
+    from databazaar.federation.pki import PASSPHRASE, from_environment
 
     if not os.environ.get(PASSPHRASE) and sys.stdin.isatty():
-        return str(
-            typer.prompt("passphrase of the authority's key", hide_input=True, confirmation_prompt=new, err=True)
-        )
+        asked = "passphrase of the authority's key"
+        return str(typer.prompt(asked, hide_input=True, confirmation_prompt=new, err=True))
     return from_environment()
 
 
@@ -69,15 +60,13 @@ def init(
     host: Annotated[str, typer.Option(help="The name or address that providers dial.")] = "localhost",
     port: Annotated[int, typer.Option(help="The one port that they dial.")] = 8002,
     ca: Annotated[
-        Path | None,
-        typer.Option("--ca", help="Keep the authority's key there and not here: a stick, say.", show_default=False),
+        Path | None, typer.Option("--ca", help="Keep the authority's key there and not here: a stick, say.")
     ] = None,
     locked: Annotated[
         bool, typer.Option("--passphrase", help="Lock that key. It is asked for, or in DATABAZAAR_CA_PASSPHRASE.")
     ] = False,
 ) -> None:
     """Makes the market's certificates and its server's kit."""
-    need_packages()
     from databazaar.federation import enrolment
 
     market = enrolment.init_market(folder, name, host, port, ca, passphrase(new=True) if locked else None)
@@ -90,7 +79,6 @@ def init(
 @app.command(epilog=example("bazaar federation invite harbour-bank"))
 def invite(name: Name, folder: Folder = FOLDER) -> None:
     """Writes an invitation for one provider. It carries a secret: send it where only that provider reads."""
-    need_packages()
     from databazaar.federation import enrolment
 
     path = enrolment.invite(folder, name)
@@ -105,38 +93,27 @@ def invite(name: Name, folder: Folder = FOLDER) -> None:
     )
 )
 def sign(
-    request: Annotated[
-        Path | None, typer.Argument(help="What the provider sent back; none with --server.", show_default=False)
-    ] = None,
+    request: Annotated[Path | None, typer.Argument(help="What the provider sent back; none with --server.")] = None,
     folder: Folder = FOLDER,
     ca: Ca = None,
     own: Annotated[
         bool, typer.Option("--server", help="A new key and certificate for the market's server instead.")
     ] = False,
     stolen: Annotated[
-        bool,
-        typer.Option("--stolen", help="With --server: its old key was seen by others, and is revoked at once."),
+        bool, typer.Option("--stolen", help="With --server: its old key was seen by others, and is revoked at once.")
     ] = False,
 ) -> None:
     """Signs the certificate of a provider that was invited, or that renews. Its key has never left its machine."""
-    need_packages()
+    from databazaar.federation import enrolment, renewal
+
     if own == (request is not None):
         raise BazaarError("give what the provider sent back, or --server for the server's own certificate")
     if stolen and not own:
         raise BazaarError("--stolen is of the server's key: give --server too; a provider's is revoked with `revoke`")
-    if request is None:
-        _renew_server(folder, ca, stolen)
+    if request is not None:
+        path = enrolment.sign(folder, request, ca, passphrase)
+        typer.echo(f"{path}: send it to {path.stem}, who runs `bazaar provider complete {path.name}`")
         return
-    from databazaar.federation import enrolment
-
-    path = enrolment.sign(folder, request, ca, passphrase)
-    typer.echo(f"{path}: send it to {path.stem}, who runs `bazaar provider complete {path.name}`")
-
-
-def _renew_server(folder: Path, ca: Path | None, stolen: bool) -> None:
-    """A new key and certificate. A server that is up takes them for new connections."""
-    from databazaar.federation import renewal
-
     days = renewal.renew_server(folder, ca, passphrase, stolen)
     typer.echo(f"the server has a new key and a certificate for {days} days; providers need do nothing")
     if stolen:
@@ -160,16 +137,18 @@ def up(
         typer.Option(
             metavar="NAME=ASKS",
             help="How many asks a provider answers at a time; others wait. Again for more. Default: 1 each.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Starts the market's server, which goes on in the background. One that is up takes --capacity at once."""
-    need_packages()
+    import databazaar.federation.wire  # noqa: F401 (gRPC is missed here, and not by the process in the background)
     from databazaar.federation import renewal, server
 
-    for name, asks in map(_capacity, capacity or ()):
-        server.set_capacity(folder, name, asks)
+    for given in capacity or ():
+        name, _, asks = given.rpartition("=")
+        if not (name and asks.isascii() and asks.isdigit()):
+            raise BazaarError(f"--capacity {given} must be such as harbour-bank=4: a provider's name and a number")
+        server.set_capacity(folder, name, int(asks))
         typer.echo(f"{name} is asked up to {asks} questions at a time; it has to join with `--at-once {asks}`")
     if capacity and server.status(folder).up:
         return
@@ -179,17 +158,9 @@ def up(
     typer.echo(f"the server is up at {server.status(folder).address} as process {pid}")
 
 
-def _capacity(given: str) -> tuple[str, int]:
-    name, _, asks = given.rpartition("=")
-    if not (name and asks.isascii() and asks.isdigit()):
-        raise BazaarError(f"--capacity {given} must be such as harbour-bank=4: a provider's name and a number")
-    return name, int(asks)
-
-
 @app.command(epilog=example("bazaar federation down"))
 def down(folder: Folder = FOLDER) -> None:
     """Stops the market's server."""
-    need_packages()
     from databazaar.federation import server
 
     typer.echo("the server is down" if server.down(folder) else "the server was not up")
@@ -198,10 +169,9 @@ def down(folder: Folder = FOLDER) -> None:
 @app.command(epilog=example("bazaar federation status", "bazaar federation status --json"))
 def status(
     folder: Folder = FOLDER,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Says whether the server is up, who is connected, and whose asks wait for whom."""
-    need_packages()
     from databazaar.federation import renewal, server
 
     found = server.status(folder)
@@ -216,8 +186,6 @@ def status(
             for state in ("asked", "late", "waiting"):
                 for consumer, count in getattr(queue, state).items():
                     say(f"  {state:<7} {consumer}: {count}")
-        if name in found.transfers:
-            say(f"  moving  {found.transfers[name]}")
     for name in found.revoked:
         typer.echo(f"revoked  {name}")
     warn(folder)
@@ -230,7 +198,6 @@ def status(
 )
 def revoke(name: Name, folder: Folder = FOLDER, ca: Ca = None) -> None:
     """Shuts a provider out at once and for good, by name and by the serial numbers of its certificates."""
-    need_packages()
     from databazaar.federation import renewal, server
 
     told = server.revoke(folder, name)

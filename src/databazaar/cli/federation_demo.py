@@ -9,15 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import types
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from databazaar.cli import play
-from databazaar.config.jobs import market_job
+from databazaar.cli.interrupts import on_signal
+from databazaar.config.jobs import job_of
+from databazaar.config.market_file import parse_market
 from databazaar.data.fraud import TARGET, Bank, fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.federation import enrolment, server
@@ -33,7 +34,11 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
         if output.full:
             typer.echo(text, err=True)
 
-    with _terminable(), tempfile.TemporaryDirectory(prefix="bazaar-") as name, contextlib.ExitStack() as stack:
+    with (
+        on_signal(signal.SIGTERM, _end),
+        tempfile.TemporaryDirectory(prefix="bazaar-") as name,
+        contextlib.ExitStack() as stack,
+    ):
         root = Path(name)
         say("the operator makes the market's certificates and starts its server")
         market = enrolment.init_market(root / "federation", "demo", "localhost", _free_port()).folder
@@ -43,8 +48,8 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
             say(f"{bank.id} makes its key, is certified, and joins with its own file")
             stack.callback(_stop, _join(root, market, bank))
         story.holdout.to_csv(root / "holdout.csv", index=False)
-        (root / "market.toml").write_text(_market_toml(budget, seed))
-        job = replace(market_job(root / "market.toml"), notes={bank.id: bank.note for bank in banks})
+        job = job_of(parse_market(_market(budget, seed), "the demo"), root)
+        job = replace(job, notes={bank.id: bank.note for bank in banks})
         say("the consumer's bank runs its market, as it would at home")
         try:
             play.play(job, out, "federation-demo", output)
@@ -52,18 +57,21 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
             say("the banks leave, and the server stops")
 
 
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _market(budget: int, seed: int) -> dict[str, Any]:
+    return {
+        "market": {"name": "Fraud model over a federation", "budget": budget, "per_round": 4, "seed": seed},
+        "data": {"holdout": "holdout.csv", "target": TARGET},
+        "model": {"kind": "mlp", "hidden": [16]},
+        "oracle": {"step": 0.05},
+        "engine": {"kind": "federated"},
+        "federation": {"folder": "federation", "wait": 120.0},
+        "providers": [{"id": bank} for bank in BANKS],
+    }
+
+
+def _end(*_: object) -> None:
     """A polite request to end is treated like Ctrl-C, so that nothing is left running."""
-
-    def end(_number: int, _frame: types.FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    raise KeyboardInterrupt
 
 
 def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
@@ -80,7 +88,6 @@ def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, then insist."""
     process.terminate()
     try:
         process.wait(2.0)
@@ -95,33 +102,3 @@ def _free_port() -> int:
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise BazaarError("no free port was found on this machine: try again")
-
-
-def _market_toml(budget: int, seed: int) -> str:
-    providers = "\n".join(f'[[providers]]\nid = "{bank}"\n' for bank in BANKS)
-    return f"""\
-[market]
-name = "Fraud model over a federation"
-budget = {budget}
-per_round = 4
-seed = {seed}
-
-[data]
-holdout = "holdout.csv"
-target = "{TARGET}"
-
-[model]
-kind = "mlp"
-hidden = [16]
-
-[oracle]
-step = 0.05
-
-[engine]
-kind = "federated"
-
-[federation]
-folder = "federation"
-wait = 120.0
-
-{providers}"""

@@ -7,20 +7,17 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 ADDRESS, TOKEN = "BAZAAR_HUB", "BAZAAR_TOKEN"
 ASK = f"set {ADDRESS} and {TOKEN}, or run `bazaar jobs connect ADDRESS`"
 
@@ -36,19 +33,7 @@ def connected() -> Hub:
     return Hub(*named_hub())
 
 
-def answer(found: Any, as_json: bool, lines: Iterable[str]) -> None:
-    """Prints what the hub has answered: as it was sent, or in lines."""
-    from databazaar.client.conversion import to_json
-
-    if as_json:
-        typer.echo(to_json(found))
-        return
-    for line in lines:
-        say(line)
-
-
 def named_hub() -> tuple[str, str]:
-    """Its address and the token for it."""
     address, token = os.environ.get(ADDRESS, ""), os.environ.get(TOKEN, "")
     if not (address and token):
         kept = read_config(config_file())

@@ -28,37 +28,39 @@ def init(
         typer.Argument(
             metavar="[FOLDER|FILE|GLOB]...",
             help="Tables, or the places where they are. Without tables, where to write the file.",
-            show_default=False,
         ),
     ] = None,
-    own: Annotated[Path | None, typer.Option(help="Your own file, which judges the model.", show_default=False)] = None,
-    target: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
-    task: Annotated[
-        Literal["classification", "regression"] | None, typer.Option(help="What it is.", show_default=False)
-    ] = None,
+    own: Annotated[Path | None, typer.Option(help="Your own file, which judges the model.")] = None,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    task: Annotated[Literal["classification", "regression"] | None, typer.Option(help="What it is.")] = None,
     with_files: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
 ) -> None:
     """Writes a market.toml from the tables it finds, or a commented one to start from."""
-    if with_files:
-        say(_next(_example(places or [Path()])))
-        return
     from databazaar.config.discover import Wishes, discover, tables_at
     from databazaar.config.template import template, written_market
+    from databazaar.data.fraud import write_fraud_files
 
-    files = tables_at([*(places or []), *([own] if own else [])])
-    if not files:
-        say(_next(_write(_only(places or [Path()]), template())))
+    given = places or [Path()]
+    files = [] if with_files else tables_at([*(places or []), *([own] if own else [])])
+    if files:
+        folder = _folder(places or [], files)
+        _refuse_taken(folder)
+        wishes = Wishes(own, target, task, ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+        found = discover(files, folder, wishes)
+        path = _write(folder, written_market(found))
+        trains = f", {found.train} is where training starts" if found.train else ""
+        say(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
+        for note in found.notes:
+            say(f"- {note}")
+        say(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
         return
-    folder = _folder(places or [], files)
-    _free(folder)
-    wishes = Wishes(own, target, task, ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
-    found = discover(files, folder, wishes)
-    path = _write(folder, written_market(found))
-    trains = f", {found.train} is where training starts" if found.train else ""
-    say(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
-    for note in found.notes:
-        say(f"- {note}")
-    say(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
+    if with_files and len(given) > 1:
+        raise BazaarError("--example writes into one folder: name one")
+    for place in given:
+        if not with_files and (len(given) > 1 or any(sign in str(place) for sign in "*?[")):
+            raise BazaarError(f"{place}: there is no table: name CSV, TSV or Parquet files, or a folder that has some")
+    path = write_fraud_files(given[0]) if with_files else _write(given[0], template())
+    say(f"{path} is written: edit it, then `bazaar run {path}`")
 
 
 def _folder(places: Sequence[Path], files: Sequence[Path]) -> Path:
@@ -69,36 +71,17 @@ def _folder(places: Sequence[Path], files: Sequence[Path]) -> Path:
     return common.relative_to(Path.cwd()) if common.is_relative_to(Path.cwd()) else common
 
 
-def _only(places: Sequence[Path]) -> Path:
-    for place in places:
-        if len(places) > 1 or any(sign in str(place) for sign in "*?["):
-            raise BazaarError(f"{place}: there is no table: name CSV, TSV or Parquet files, or a folder that has some")
-    return places[0]
-
-
-def _example(places: Sequence[Path]) -> Path:
-    from databazaar.data.fraud import write_fraud_files
-
-    if len(places) > 1:
-        raise BazaarError("--example writes into one folder: name one")
-    return write_fraud_files(places[0])
-
-
 def _write(folder: Path, text: str) -> Path:
-    path = _free(folder)
+    path = _refuse_taken(folder)
     write_whole(path, text.encode())
     return path
 
 
-def _free(folder: Path) -> Path:
+def _refuse_taken(folder: Path) -> Path:
     path = folder / "market.toml"
     if path.exists():
         raise BazaarError(f"{path}: the file exists already: remove it or choose another folder")
     return path
-
-
-def _next(path: Path) -> str:
-    return f"{path} is written: edit it, then `bazaar run {path}`"
 
 
 def ask(question: str, answers: Sequence[str]) -> str:

@@ -14,8 +14,8 @@ class InterruptedByUser(BaseException):
     """Ctrl-C, under a name that typer does not take for its own."""
 
 
-def _end(*_: object) -> None:
-    """While the program is still being loaded nothing has begun, so that it can end on the spot."""
+def end(*_: object) -> None:
+    """Ends the program on the spot, while it is being loaded: an exception would be lost among half-made modules."""
     os.write(2, b"bazaar: interrupted\n")
     os._exit(INTERRUPTED)
 
@@ -25,22 +25,17 @@ def _interrupt(*_: object) -> None:
 
 
 @contextmanager
-def _on_interrupt(handler: Callable[..., None]) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, handler)
+def on_signal(number: int, handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def ending_on_interrupts() -> AbstractContextManager[None]:
-    """Ctrl-C ends the program at once, with one sentence: an exception would be lost among half-made modules."""
-    return _on_interrupt(_end)
+        signal.signal(number, before)
 
 
 def catching_interrupts() -> AbstractContextManager[None]:
     """Turns Ctrl-C into `InterruptedByUser` while a command runs."""
-    return _on_interrupt(_interrupt)
+    return on_signal(signal.SIGINT, _interrupt)
 
 
 @contextmanager

@@ -1,28 +1,26 @@
-"""`bazaar jobs`: buying at a hub, from a shell."""
+"""`bazaar jobs`: buying and selling at a hub, from a shell."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from databazaar.cli import hub_access as connecting
-from databazaar.cli import requests
-from databazaar.cli.examples import example, unset
-from databazaar.cli.hub_access import AsJson
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.options import AsJson, example
 from databazaar.cli.screen import say
+from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.money import Currency
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
-    from databazaar.client.shapes import JobSummary, Quote
+    from databazaar.client.shapes import Contract, JobSummary, Quote
 
 app = typer.Typer(
     help="Jobs at a hub, a market that somebody operates. The hub and your token are read from $BAZAAR_HUB and "
@@ -30,7 +28,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+JobId = Annotated[str, typer.Argument(help="The job's id.")]
+MODES = {
+    "hosted": "hosted: the hub's arbiter gets your updates",
+    "own": "own: your updates go to the consumer as they are",
+}
 
 
 class What(StrEnum):
@@ -40,32 +42,32 @@ class What(StrEnum):
     REPORT = "report.html"
 
 
-def _tell(job: JobSummary, hub: Hub, as_json: bool) -> None:
-    connecting.answer(job, as_json, _job_lines(hub, [job]))
+def _answer(hub: Hub, found: Any, as_json: bool, lines: Callable[[Any, Currency], Iterable[str]]) -> None:
+    if as_json:
+        from pydantic_core import to_json
 
-
-def _job_lines(hub: Hub, found: Iterable[JobSummary]) -> Iterator[str]:
-    currency = _currency(hub)
-    yield from (line(job, currency) for job in found)
+        typer.echo(to_json(found).decode())
+        return
+    for line in lines(found, _currency(hub)):
+        say(line)
 
 
 def _currency(hub: Hub) -> Currency:
-    market = hub.market()
+    market = hub.me().market
     return Currency(market.currency, market.decimals)
 
 
-def line(job: JobSummary, currency: Currency) -> str:
-    """One job on one line."""
+def _job(job: JobSummary, currency: Currency) -> Iterator[str]:
     parts = [job.id, job.state, f"budget {currency.format(job.budget)}", job.name]
     if job.paid is not None:
         parts.insert(3, f"paid {currency.format(job.paid)}, refunded {currency.format(job.refunded or 0)}")
     stopping = f"the {job.stopped_by} has stopped it: it ends after the round under way"
     reason = stopping if job.stopped_by and job.paid is None else job.reason
-    return "  ".join([*parts, *([f"({reason})"] if reason else [])])
+    yield "  ".join([*parts, *([f"({reason})"] if reason else [])])
 
 
 @app.command(epilog=example("bazaar jobs connect https://market.example.org"))
-def connect(address: Annotated[str, typer.Argument(help="The hub's address.", show_default=False)]) -> None:
+def connect(address: Annotated[str, typer.Argument(help="The hub's address.")]) -> None:
     """Keeps the hub's address and your token, which it asks for, in a file that only you can read."""
     from databazaar.client import Hub
 
@@ -85,14 +87,13 @@ def connect(address: Annotated[str, typer.Argument(help="The hub's address.", sh
     )
 )
 def show(
-    job_id: Annotated[str | None, typer.Argument(help="The job's id. Default: all jobs.", show_default=False)] = None,
+    job_id: Annotated[str | None, typer.Argument(help="The job's id. Default: all jobs.")] = None,
     quote: Annotated[
         bool, typer.Option("--quote", help="What it will cost at the most, and how long it will wait.")
     ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Until it is over: a line for each round and each change of its state.")
     ] = False,
-    since: Annotated[int, typer.Option(min=0, help="With --follow: only rounds after this one.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Your jobs, the newest first; or one job, with what has happened to it and who agreed."""
@@ -102,82 +103,35 @@ def show(
         raise BazaarError("--quote and --follow are of one job: give its id too")
     with connecting.connected() as hub:
         if job_id is None:
-            _list(hub, as_json)
+            _answer(hub, list(hub.jobs()), as_json, _jobs)
         elif quote:
-            found = hub.quote(job_id)
-            connecting.answer(found, as_json, quoted(found, _currency(hub)))
+            _answer(hub, hub.quote(job_id), as_json, _quote)
         elif follow:
-            _watch(hub, job_id, since, as_json)
+            _follow(hub, job_id, as_json)
         else:
-            _show(hub, job_id, as_json)
+            contracts = list(hub.contracts(job_id))
+            found = {"job": hub.job(job_id), "events": hub.events(job_id), "contracts": contracts}
+            _answer(hub, found, as_json, _history)
 
 
-def _list(hub: Hub, as_json: bool) -> None:
-    found = list(hub.jobs())
-    none = ["no jobs yet: `bazaar jobs submit market.toml` makes one"]
-    connecting.answer(found, as_json, chain(_job_lines(hub, found), none if not found else ()))
+def _jobs(found: list[JobSummary], currency: Currency) -> Iterator[str]:
+    for job in found:
+        yield from _job(job, currency)
+    if not found:
+        yield "no jobs yet: `bazaar jobs submit market.toml` makes one"
 
 
-def _show(hub: Hub, job_id: str, as_json: bool) -> None:
-    job = hub.job(job_id)
-    events, contracts = hub.events(job_id), list(hub.contracts(job_id))
-
-    def lines() -> Iterator[str]:
-        currency = _currency(hub)
-        yield line(job, currency)
-        for contract in contracts:
-            reason = f": {contract.reason}" if contract.reason else ""
-            paid = "" if contract.paid is None else f"  {contract.accesses} accesses, {currency.format(contract.paid)}"
-            yield f"  {contract.offer}  {currency.format(contract.price)}  {contract.state}{reason}{paid}"
-        for event in events:
-            yield f"  {event.at:%Y-%m-%dT%H:%M:%S}  {event.state}  {event.detail}".rstrip()
-
-    connecting.answer({"job": job, "events": events, "contracts": contracts}, as_json, lines())
+def _history(found: dict[str, Any], currency: Currency) -> Iterator[str]:
+    yield from _job(found["job"], currency)
+    for contract in found["contracts"]:
+        reason = f": {contract.reason}" if contract.reason else ""
+        paid = "" if contract.paid is None else f"  {contract.accesses} accesses, {currency.format(contract.paid)}"
+        yield f"  {contract.offer}  {currency.format(contract.price)}  {contract.state}{reason}{paid}"
+    for event in found["events"]:
+        yield f"  {event.at:%Y-%m-%dT%H:%M:%S}  {event.state}  {event.detail}".rstrip()
 
 
-@app.command(
-    epilog=example(
-        "bazaar jobs submit market.toml", "bazaar jobs submit market.toml --draft --json", "bazaar jobs submit 3f0c…"
-    )
-)
-def submit(
-    market: Annotated[
-        str,
-        typer.Argument(
-            help="A market.toml whose providers name offers by slug; or the id of a draft.", show_default=False
-        ),
-    ],
-    draft: Annotated[bool, typer.Option("--draft", help="Do not ask the providers yet.")] = False,
-    own: Annotated[bool, typer.Option("--own", help="You run the arbiter, and your hold-out stays with you.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Makes a job from a market.toml, with the files that it names, and asks its providers. It costs nothing yet."""
-    path = Path(market)
-    is_file = path.suffix == ".toml" or path.exists()
-    if not is_file and (draft or own):
-        raise BazaarError(f"--draft and --own make a new job, and {market} is no market.toml: omit them, or give one")
-    with connecting.connected() as hub:
-        if not is_file:
-            _tell(hub.submit(market), hub, as_json)
-            return
-        job: JobSummary = hub.draft_from_market(path, "own" if own else "hosted")
-        if not draft:
-            job = _submitted(hub, job.id)
-        _tell(job, hub, as_json)
-
-
-def _submitted(hub: Hub, job_id: str) -> JobSummary:
-    from databazaar.client.connection import HubError
-
-    try:
-        return hub.submit(job_id)
-    except HubError as refused:
-        kept = f"`bazaar jobs submit {job_id}` asks again, and `bazaar jobs stop {job_id}` gives it up"
-        raise BazaarError(f"{refused}; the draft {job_id} is kept: {kept}") from None
-
-
-def quoted(found: Quote, currency: Currency) -> Iterator[str]:
-    """A quote, line by line."""
+def _quote(found: Quote, currency: Currency) -> Iterator[str]:
     money, run = currency.format, found.quote
     fee = f"fee {money(found.most_fee)} at the most ({found.fee_basis_points / 100:.2f} % of pay)"
     yield f"into escrow: {money(found.escrow)} = budget {money(found.budget)} + {fee}"
@@ -196,33 +150,60 @@ def quoted(found: Quote, currency: Currency) -> Iterator[str]:
     yield from (f"- {warning}" for warning in run["warnings"])
 
 
+def _follow(hub: Hub, job_id: str, as_json: bool) -> None:
+    with if_interrupted("the job goes on without you"):
+        currency = _currency(hub)
+        for seen in hub.watch(job_id):
+            told = seen.data
+            if as_json:
+                typer.echo(json.dumps({"event": seen.kind, **told}))
+            elif seen.kind == "round":
+                spent, held = currency.format(told["asked"]), told["asked"] - told["spent"]
+                waits = f" ({currency.format(held)} held back)" if held else ""
+                money = f"spent {spent} of {currency.format(told['budget'])}{waits}"
+                say(f"round {told['round']}  utility {told['utility']:.4f}  {money}  {', '.join(told['paid'])}")
+            else:
+                say(f"{told['state']}: {told['reason']}" if told["reason"] else told["state"])
+
+
+@app.command(
+    epilog=example(
+        "bazaar jobs submit market.toml", "bazaar jobs submit market.toml --draft --json", "bazaar jobs submit 3f0c…"
+    )
+)
+def submit(
+    market: Annotated[
+        str, typer.Argument(help="A market.toml whose providers name offers by slug; or the id of a draft.")
+    ],
+    draft: Annotated[bool, typer.Option("--draft", help="Do not ask the providers yet.")] = False,
+    own: Annotated[bool, typer.Option("--own", help="You run the arbiter, and your hold-out stays with you.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a job from a market.toml, with the files that it names, and asks its providers. It costs nothing yet."""
+    from databazaar.client import HubError
+
+    path = Path(market)
+    is_file = path.suffix == ".toml" or path.exists()
+    if not is_file and (draft or own):
+        raise BazaarError(f"--draft and --own make a new job, and {market} is no market.toml: omit them, or give one")
+    with connecting.connected() as hub:
+        if not is_file:
+            _answer(hub, hub.submit(market), as_json, _job)
+            return
+        job: JobSummary = hub.draft_from_market(path, "own" if own else "hosted")
+        try:
+            job = job if draft else hub.submit(job.id)
+        except HubError as refused:
+            kept = f"`bazaar jobs submit {job.id}` asks again, and `bazaar jobs stop {job.id}` gives it up"
+            raise BazaarError(f"{refused}; the draft {job.id} is kept: {kept}") from None
+        _answer(hub, job, as_json, _job)
+
+
 @app.command(epilog=example("bazaar jobs fund 3f0c…"))
 def fund(job_id: JobId, as_json: AsJson = False) -> None:
     """Locks the money for a job that is agreed, and queues it."""
     with connecting.connected() as hub:
-        _tell(hub.fund(job_id), hub, as_json)
-
-
-def _watch(hub: Hub, job_id: str, since: int, as_json: bool) -> None:
-    with if_interrupted("the job goes on without you"):
-        currency = _currency(hub)
-        for seen in hub.watch(job_id, since):
-            if as_json:
-                typer.echo(json.dumps({"event": seen.kind, **seen.data}))
-            else:
-                say(_round(seen.data, currency) if seen.kind == "round" else _state(seen.data))
-
-
-def _round(told: dict[str, Any], currency: Currency) -> str:
-    spent, budget = currency.format(told["asked"]), currency.format(told["budget"])
-    held = told["asked"] - told["spent"]
-    waits = f" ({currency.format(held)} held back)" if held else ""
-    paid = ", ".join(told["paid"])
-    return f"round {told['round']}  utility {told['utility']:.4f}  spent {spent} of {budget}{waits}  {paid}"
-
-
-def _state(told: dict[str, Any]) -> str:
-    return f"{told['state']}: {told['reason']}" if told["reason"] else str(told["state"])
+        _answer(hub, hub.fund(job_id), as_json, _job)
 
 
 @app.command(epilog=example("bazaar jobs stop 3f0c…"))
@@ -230,7 +211,7 @@ def stop(job_id: JobId, as_json: AsJson = False) -> None:
     """Ends a job after the round under way; the rest of the money comes back. One that is not funded is withdrawn."""
     with connecting.connected() as hub:
         funded = hub.job(job_id).state not in ("draft", "submitted", "agreed")
-        _tell(hub.stop(job_id) if funded else hub.withdraw(job_id), hub, as_json)
+        _answer(hub, hub.stop(job_id) if funded else hub.withdraw(job_id), as_json, _job)
 
 
 @app.command(epilog=example("bazaar jobs download 3f0c…", "bazaar jobs download 3f0c… --what model --out results"))
@@ -249,9 +230,9 @@ def download(
 @app.command(epilog=example("bazaar jobs run 3f0c… --holdout own.csv"))
 def run(
     job_id: JobId,
-    holdout: Annotated[Path | None, unset("Your hold-out.")] = None,
-    train: Annotated[Path | None, unset("Rows to start from.")] = None,
-    audit: Annotated[Path | None, unset("Rows to audit by.")] = None,
+    holdout: Annotated[Path | None, typer.Option(help="Your hold-out.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Rows to start from.")] = None,
+    audit: Annotated[Path | None, typer.Option(help="Rows to audit by.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/JOB")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the report's path.")] = False,
     as_json: AsJson = False,
@@ -259,17 +240,71 @@ def run(
     """Plays a job of yours that was made with --own, and is funded: your files stay on this machine, and the hub is
     the notary. Called again, it goes on where it was."""
     from databazaar.cli import own_arbiter, play
+    from databazaar.client.own_arbiter import NotaryClient
 
     given = {"holdout": holdout, "train": train, "audit": audit}
     files = {role: path for role, path in given.items() if path is not None}
-    own_arbiter.play_own(*connecting.named_hub(), job_id, out, files, play.Output(quiet, as_json))
+    folder, again = out or Path("runs") / job_id, f"bazaar jobs run {job_id}" + (f" --out {out}" if out else "")
+    with (
+        NotaryClient(*connecting.named_hub(), job_id) as notary,
+        own_arbiter.playing_own(notary, folder, files) as playing,
+    ):
+        play.say_remarks(playing.job, quiet)
+        play.finish(playing, play.Output(quiet, as_json), again, f"bazaar jobs stop {job_id}")
 
 
-app.command(
+@app.command(
     epilog=example(
         "bazaar jobs requests",
         "bazaar jobs requests 3f0c… agree",
         'bazaar jobs requests 3f0c… refuse --reason "…"',
         "bazaar jobs requests 3f0c… --schema schema.json",
     )
-)(requests.requests)
+)
+def requests(
+    contract_id: Annotated[str | None, typer.Argument(help="One request, by its id. Default: all.")] = None,
+    answer: Annotated[Literal["agree", "refuse"] | None, typer.Argument(help="Your answer to it.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; the consumer reads it.")] = "",
+    schema: Annotated[
+        Path | None, typer.Option(help="Write the schema by which your site will be asked to this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """For a provider: who asks for your data, for what, and at which price; and your yes or no."""
+    if contract_id is None and schema is not None:
+        raise BazaarError("--schema is of one request: give its id too")
+    if answer is None and reason:
+        raise BazaarError("--reason goes with an answer: give agree or refuse too")
+    with connecting.connected() as hub:
+        if schema is not None:
+            path = hub.schema(contract_id or "", schema)
+            say(f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`")
+        if answer is not None:
+            decided = hub.decide(contract_id or "", answer == "agree", reason)
+            say(f"{decided.id}  {decided.state}")
+        elif schema is None:
+            found = [contract for contract in hub.requests() if contract_id in (None, contract.id)]
+            if contract_id is not None and not found:
+                raise BazaarError(f"no request {contract_id} waits for you: `bazaar jobs requests` lists those that do")
+            _answer(hub, found, as_json, _requests)
+
+
+def _requests(found: list[Contract], currency: Currency) -> Iterator[str]:
+    for contract in found:
+        yield from _request(contract, currency)
+    if not found:
+        yield "no request waits for you"
+
+
+def _request(contract: Contract, currency: Currency) -> Iterator[str]:
+    price = f"{currency.format(contract.price)} an access"
+    asks = f"{contract.consumer} asks for {contract.offer}"
+    yield f"{contract.id}  {asks} (version {contract.version}), {price}"
+    names = contract.columns
+    columns = "columns that its first ask names" if names is None else listed(names, 12)
+    yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
+    work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
+    yield f"  an ask goes through {work}; {MODES[contract.mode]}"
+    yield f"  defence {contract.defence}"
+    if contract.fingerprint is not None:
+        yield f"  schema {contract.fingerprint[:12]}: bazaar jobs requests {contract.id} --schema schema.json"

@@ -19,13 +19,10 @@ EXAMPLES = (
 
 
 def ledger(
-    url: Annotated[
-        str | None, typer.Argument(help="The database's URL, as in [ledger] of market.toml.", show_default=False)
-    ] = None,
+    url: Annotated[str | None, typer.Argument(help="The database's URL, as in [ledger] of market.toml.")] = None,
     init: Annotated[bool, typer.Option("--init", help="Make the tables. Their owner does this, once.")] = False,
     heads: Annotated[
-        Path | None,
-        typer.Option(help="What this command printed before; all of it must still be there.", show_default=False),
+        Path | None, typer.Option(help="What this command printed before; all of it must still be there.")
     ] = None,
     roles: Annotated[
         bool, typer.Option("--roles", help="Print SQL for two roles of PostgreSQL with the least rights, and no more.")
@@ -45,24 +42,14 @@ def ledger(
         return
     if url is None:
         raise BazaarError(f"the database is not named: give its URL, such as {URL}")
-    from databazaar.ledger.database import Database
+    from databazaar.ledger.database import check_runs, parse_heads, prepare_tables
 
+    try:
+        before = {} if heads is None else parse_heads(heads.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise BazaarError(f"{heads} cannot be read: give a file that `bazaar ledger URL` printed") from None
     if init:
-        with Database(url) as database:
-            typer.echo(f"the ledger's tables are there, of version {database.prepare()}")
+        typer.echo(f"the ledger's tables are there, of version {prepare_tables(url)}")
         return
-    _check(url, heads)
-
-
-def _check(url: str, heads: Path | None) -> None:
-    from databazaar.ledger.database import Database, parse_heads
-
-    before = {}
-    if heads is not None:
-        try:
-            before = parse_heads(heads.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise BazaarError(f"{heads} cannot be read: give a file that `bazaar ledger URL` printed") from None
-    with Database(url) as database:
-        for head in database.check(before):
-            typer.echo(head)
+    for head in check_runs(url, before):
+        typer.echo(head)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from databazaar.cli.options import AsJson
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from databazaar.runs.trained import Evaluation, TrainedModel
+    from databazaar.runs.trained import TrainedModel
 
-From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", show_default=False)]
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.")]
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
 
 WORDS = {
     "accuracy": "accuracy",
@@ -54,6 +55,8 @@ def predict(
     """What the bought model says of new rows, one line a row in their order. They need no target."""
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise BazaarError(f"--out {out}: write to a .csv or a .parquet file")
+    import pandas as pd
+
     from databazaar.files import write_whole
     from databazaar.runs.trained import load
 
@@ -61,7 +64,9 @@ def predict(
     frame = _read(trained, table)
     predictions = trained.predict(frame, str(table))
     if keep:
-        predictions = _beside(frame, predictions, table)
+        if taken := [name for name in predictions.columns if name in frame.columns]:
+            raise BazaarError(f"{table}: the table has a column {taken[0]!r} already: rename it, or leave --keep out")
+        predictions = pd.concat([frame, predictions], axis=1)
     if out is None:
         typer.echo(predictions.to_csv(index=False), nl=False)
         return
@@ -85,19 +90,10 @@ def _note(text: str) -> None:
     say(f"bazaar: note: {text}", err=True)
 
 
-def _beside(frame: pd.DataFrame, predictions: pd.DataFrame, table: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    taken = [name for name in predictions.columns if name in frame.columns]
-    if taken:
-        raise BazaarError(f"{table}: the table has a column {taken[0]!r} already: rename it, or leave --keep out")
-    return pd.concat([frame, predictions], axis=1)
-
-
 def evaluate(
     folder: From,
     table: Table,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
+    as_json: AsJson = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures and metrics.json.  [default: RUN/evaluation]")
     ] = None,
@@ -106,6 +102,7 @@ def evaluate(
     from databazaar.files import write_whole
     from databazaar.reports.figures import save_png
     from databazaar.reports.quality_figures import draw_quality
+    from databazaar.runs.purchase import without_nan
     from databazaar.runs.trained import load
 
     trained = load(folder)
@@ -115,7 +112,15 @@ def evaluate(
         missing = len(frame) - len(evaluation.y)
         _note(f"{table}: {missing:,} of {len(frame):,} rows have no {trained.card.target!r} and are left out")
     place = folder / "evaluation" if out is None else out
-    told = {"table": str(table), "model_hash": trained.card.model_hash, **outcome(evaluation)}
+    intervals = evaluation.intervals
+    found = {
+        "table": str(table),
+        "model_hash": trained.card.model_hash,
+        "rows": len(evaluation.y),
+        "metrics": evaluation.metrics,
+        "intervals_95": intervals,
+    }
+    told = without_nan(found)
     within = folder if out is None else None
     write_whole(place / "metrics.json", json.dumps(told, indent=2).encode(), within=within)
     figures = save_png(draw_quality(evaluation), place, within)
@@ -123,24 +128,10 @@ def evaluate(
         typer.echo(json.dumps(told))
         return
     say(f"{len(evaluation.y):,} rows of {table}")
-    low_high = evaluation.intervals
     for name, value in evaluation.metrics.items():
-        say(f"  {WORDS[name]:<12} {_line(name, value, low_high[name])}")
+        say(f"  {WORDS[name]:<12} {_line(name, value, intervals[name])}")
     for path in figures:
         say(path)
-
-
-def outcome(evaluation: Evaluation) -> dict[str, object]:
-    """Metrics and intervals as JSON has them: null where undefined."""
-    return {
-        "rows": len(evaluation.y),
-        "metrics": {name: _or_none(value) for name, value in evaluation.metrics.items()},
-        "intervals_95": {name: [_or_none(end) for end in ends] for name, ends in evaluation.intervals.items()},
-    }
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _line(name: str, value: float, ends: tuple[float, float]) -> str:

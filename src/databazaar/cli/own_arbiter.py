@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from databazaar.cli import play
 from databazaar.client.own_arbiter import HubEngine, NotaryClient
 from databazaar.config.jobs import Job, from_recipe, job_of
 from databazaar.config.market_file import parse_market
@@ -19,21 +18,18 @@ ROLES = {"holdout": ("data", "holdout"), "train": ("consumer", "train"), "audit"
 """Where market.toml names the consumer's files."""
 
 
-def play_own(
-    address: str, token: str, job_id: str, out: Path | None, files: Mapping[str, Path], output: play.Output
-) -> None:
-    """Plays a job to its end, or goes on with it."""
-    again, end = f"bazaar jobs run {job_id}", f"bazaar jobs stop {job_id}"
-    folder = out or Path("runs") / job_id
-    with NotaryClient(address, token, job_id) as notary, playing_own(notary, folder, files) as playing:
-        play.say_remarks(playing.job, output.quiet)
-        play.finish(playing, output, f"{again} --out {out}" if out else again, end)
-
-
 @contextmanager
 def playing_own(notary: NotaryClient, out: Path, files: Mapping[str, Path]) -> Iterator[Playing]:
     """The job of this notary, from its start or from where the folder stands. `files` are the consumer's, by role."""
     told = notary.market()
+
+    def engine(job: Job) -> HubEngine:
+        asked = job.federation
+        assert asked is not None  # the hub gives no other market
+        names = [provider.id for provider in job.providers]
+        how: dict[str, Any] = {"step": asked.step, "deadline": asked.deadline, "wait": asked.wait}
+        return HubEngine(notary, asked.task, names, consumer=told.consumer, **how)
+
     if out.exists():
         kept = RunFolder(out)
         if kept.id != notary.job:
@@ -41,15 +37,16 @@ def playing_own(notary: NotaryClient, out: Path, files: Mapping[str, Path]) -> I
         _refuse_others(kept, files)
         terms, job = kept.need_rules(), from_recipe(kept.recipe)
         begun_in = {} if terms is None else terms.environment
-        with resumed(job, kept, begun_in, _engine(notary, job, told.consumer)) as playing:
-            yield _without_notes(playing)
-        return
-    if "holdout" not in files:
-        raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
-    folder = files["holdout"].resolve().parent
-    job = job_of(parse_market(_with_files(told.market, folder, files), "the job's market"), folder)
-    with begun(job, out, id=notary.job, engine=_engine(notary, job, told.consumer)) as playing:
-        yield _without_notes(playing)
+        going = resumed(job, kept, begun_in, engine(job))
+    else:
+        if "holdout" not in files:
+            raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
+        folder = files["holdout"].resolve().parent
+        job = job_of(parse_market(_with_files(told.market, folder, files), "the job's market"), folder)
+        going = begun(job, out, id=notary.job, engine=engine(job))
+    with going as playing:
+        playing.folder.stated["notes"] = {}  # the hub has a copy of the ledger, and learns no names of files here
+        yield playing
 
 
 def _refuse_others(kept: RunFolder, files: Mapping[str, Path]) -> None:
@@ -61,20 +58,6 @@ def _refuse_others(kept: RunFolder, files: Mapping[str, Path]) -> None:
         if begun_with is None or begun_with.resolve() != path.resolve():
             used = f"with {begun_with}" if begun_with is not None else "without such a file"
             raise BazaarError(f"the run in {kept.path} has begun {used}: leave --{role} out to go on with it")
-
-
-def _engine(notary: NotaryClient, job: Job, consumer: str) -> HubEngine:
-    asked = job.federation
-    assert asked is not None  # the hub gives no other market
-    names = [provider.id for provider in job.providers]
-    settings: dict[str, Any] = {"step": asked.step, "deadline": asked.deadline, "wait": asked.wait}
-    return HubEngine(notary, asked.task, names, consumer=consumer, **settings)
-
-
-def _without_notes(playing: Playing) -> Playing:
-    """The ledger's first entry names no files of this folder: the hub has a copy of the ledger, and not of them."""
-    playing.folder.stated["notes"] = {}
-    return playing
 
 
 def _with_files(market: dict[str, Any], folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from databazaar.files import read_plain
 from databazaar.ledger import Audit
 from databazaar.ledger.replay import TOLERANCE
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.names import CSV, JSON, PAGE
+from databazaar.runs.notes import CSV, JSON, PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def _there(folder: RunFolder) -> list[str]:
 
 def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str]) -> str | None:
     from databazaar.reports.pages import generator
-    from databazaar.reports.written import page_of, statements_of
+    from databazaar.reports.run_page import page_of, statements_of
 
     by_us = f'content="{html.escape(generator())}"' in texts.get(PAGE, "")
     final = not any(sign in texts.get(name, "") for name, sign in NOT_FINAL.items())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 
 import typer
 
@@ -18,8 +17,6 @@ BESIDE = {
 }
 """Commands of the package beside the library, in `experiments/`, and their help where it is not installed."""
 
-ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
-
 
 def add_commands(app: typer.Typer) -> None:
     """Add the installed commands; those of the package beside the library that are missing say how to install it."""
@@ -28,28 +25,19 @@ def add_commands(app: typer.Typer) -> None:
         try:
             entry.load()(app)
         except Exception as reason:  # whatever somebody else's package raises
-            app.command(entry.name, context_settings=ANYTHING)(_broken(entry, reason))
+            package = entry.dist.name if entry.dist is not None else entry.value
+            why = f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
+            fault = f"of the package {package} cannot be loaded ({why}): mend or remove that package"
+            _add_refusal(app, entry.name, f"Of the package {package}. It cannot be loaded.", fault)
     for name in BESIDE.keys() - {entry.name for entry in found}:
-        app.command(name, help=BESIDE[name], context_settings=ANYTHING)(_absent(name))
+        fault = "is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
+        _add_refusal(app, name, BESIDE[name], fault)
 
 
-def _absent(name: str) -> Callable[[], None]:
-    def command() -> None:
-        raise BazaarError(
-            f"`{name}` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"
-        )
-
-    return command
-
-
-def _broken(entry: EntryPoint, reason: Exception) -> Callable[[], None]:
-    package, text = entry.dist.name if entry.dist is not None else entry.value, " ".join(str(reason).split())[:200]
+def _add_refusal(app: typer.Typer, name: str, help: str, fault: str) -> None:
 
     def command() -> None:
-        raise BazaarError(
-            f"`{entry.name}` of the package {package} cannot be loaded ({type(reason).__name__}: {text}): "
-            "mend or remove that package"
-        )
+        raise BazaarError(f"`{name}` {fault}")
 
-    command.__doc__ = f"Of the package {package}. It cannot be loaded."
-    return command
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, help=help, context_settings=anything)(command)

@@ -91,7 +91,12 @@ def table(
     made = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, head in enumerate(heads):
         head = "\n".join(shown(line, LONGEST_CELL) for line in head.split("\n"))
-        made.add_column(Text(head), justify="left" if place in words else "right", no_wrap=place not in wrapped)
+        made.add_column(
+            Text(head),
+            justify="left" if place in words else "right",
+            no_wrap=place not in wrapped,
+            overflow="fold" if place in wrapped else "ellipsis",
+        )
     for row in rows:
         made.add_row(*(Text(shown(cell, LONGEST_CELL)) for cell in row))
     return made

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databazaar.cli.examples import example, unset
+from databazaar.cli.options import AsJson, example
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
@@ -30,8 +30,10 @@ HERE = "http://127.0.0.1:8000"
 BROKEN = 1
 Home = Annotated[Path, typer.Option(help="The hub's folder: uploaded files, jobs, keys; its owner's alone.")]
 _DATABASE = "postgresql://USER@HOST/NAME. Default: $BAZAAR_DATABASE, or SQLite in the hub's folder."
-Url = Annotated[str | None, unset(_DATABASE, "--database", metavar="URL")]
-Address = Annotated[str | None, unset(f"What people type. Default: {HERE}, with your port.")]
+Url = Annotated[
+    str | None, typer.Option("--database", metavar="URL", envvar="BAZAAR_DATABASE", show_envvar=False, help=_DATABASE)
+]
+Address = Annotated[str | None, typer.Option(help=f"What people type. Default: {HERE}, with your port.")]
 
 
 @app.callback(
@@ -50,44 +52,48 @@ def serve(
     host: Annotated[str, typer.Option(help="The address of this machine to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at.")] = 8000,
     address: Address = None,
-    tls_cert: Annotated[Path | None, unset("The certificate, for TLS.")] = None,
-    tls_key: Annotated[Path | None, unset("Its key.")] = None,
-    proxy: Annotated[str | None, unset("A proxy that brings TLS: its address, which is believed.")] = None,
-    federation: Annotated[Path | None, unset("The operator's folder of a federation, for sites.")] = None,
-    runners: Annotated[int | None, unset("Jobs at once. Default: one for each core.", min=0)] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The certificate, for TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    proxy: Annotated[str | None, typer.Option(help="A proxy that brings TLS: its address, which is believed.")] = None,
+    federation: Annotated[Path | None, typer.Option(help="The operator's folder of a federation, for sites.")] = None,
+    runners: Annotated[int | None, typer.Option(help="Jobs at once. Default: one for each core.", min=0)] = None,
     quota: Annotated[float, typer.Option(min=0, help="GiB of files that an organisation may keep.")] = 10.0,
     table_memory: Annotated[
         float, typer.Option(min=0.25, help="GiB that one uploaded table may take while it is read; 3 are at once.")
     ] = 2.0,
     connections: Annotated[int, typer.Option(min=10, help="Connections at once; 200 from one address.")] = 1000,
     keep_days: Annotated[
-        int | None, unset("Days after which the files of a job that is over are deleted. Default: never.", min=0)
+        int | None,
+        typer.Option(help="Days after which the files of a job that is over are deleted. Default: never.", min=0),
     ] = None,
     most_visits: Annotated[
         int, typer.Option(min=32, help="Row visits that a job may ask of one provider in one round.")
     ] = 50_000_000,
     cash: Annotated[str, typer.Option(help="Who confirms deposits and payouts: manual, or test.")] = "manual",
-    oidc_issuer: Annotated[str | None, unset("An identity provider to sign in at.")] = None,
-    oidc_client: Annotated[str | None, unset("The hub's name there; its secret: $BAZAAR_OIDC_SECRET.")] = None,
+    oidc_issuer: Annotated[str | None, typer.Option(help="An identity provider to sign in at.")] = None,
+    oidc_client: Annotated[
+        str | None, typer.Option(help="The hub's name there; its secret: $BAZAAR_OIDC_SECRET.")
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A market with everybody in it, in a new folder.")] = False,
 ) -> None:
     """Serves the market: pages for people, /v1 for programs, and the jobs themselves. It needs no other server."""
     if context.invoked_subcommand is not None:
         return
-    need_packages()
     from databazaar.cli import server as serving
     from databazaar.service.settings import Settings
 
     with ExitStack() as stack:
         listening = stack.enter_context(serving.listener(host, port))
         shown = (address or f"http://127.0.0.1:{listening.getsockname()[1]}").rstrip("/")
-        tls = serving.tls(tls_cert, tls_key)
-        serving.refuse_plain(shown, tls is not None, proxy)
+        serving.check_tls(tls_cert, tls_key)
+        serving.refuse_plain(shown, tls_cert is not None, proxy)
         serving.refuse_unfit(cash, federation, proxy)
         serving.refuse_issuer(oidc_issuer, oidc_client)
+        if demo and home == Path("hub"):
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="databazaar-demo-")))
         settings = Settings(
-            home=serving.demo_home(stack) if demo and home == Path("hub") else home.absolute(),
-            database=_url(database),
+            home=home.absolute(),
+            database=database or "",
             address=shown,
             secure=shown.startswith("https://"),
             federation=None if federation is None else federation.absolute(),
@@ -103,13 +109,13 @@ def serve(
             runners=max(1, os.cpu_count() or 1) if runners is None else runners,
         )
         opened = stack.enter_context(_opened(settings))
-        serving.serve(settings, opened, listening, tls, proxy, demo)
+        serving.serve(settings, opened, listening, (tls_cert, tls_key), proxy, demo)
 
 
 @app.command(epilog=example("bazaar serve upgrade --database postgresql://owner@db/hub"))
 def upgrade(home: Home = Path("hub"), database: Url = None) -> None:
     """Makes the hub's tables, or brings those of an older version up to date. Make a copy of the database before."""
-    with _at(home, database, check=False) as (_, opened):
+    with _opened(_settings(home, database), check=False) as opened:
         from databazaar.service.database import upgrade as upgrading
 
         say(f"the hub's tables are at version {upgrading.upgrade(opened)}")
@@ -117,8 +123,8 @@ def upgrade(home: Home = Path("hub"), database: Url = None) -> None:
 
 @app.command(epilog=example("bazaar serve operator ann@example.org --market 'Harbour market' --currency EUR"))
 def operator(
-    email: Annotated[str, typer.Argument(help="The e-mail address of its first person.", show_default=False)],
-    market: Annotated[str | None, unset("The market's name, if there is none yet.")] = None,
+    email: Annotated[str, typer.Argument(help="The e-mail address of its first person.")],
+    market: Annotated[str | None, typer.Option(help="The market's name, if there is none yet.")] = None,
     currency: Annotated[str, typer.Option(help="The market's currency, if there is none yet.")] = "EUR",
     decimals: Annotated[int, typer.Option(min=0, max=4, help="Its digits after the decimal point.")] = 2,
     name: Annotated[str, typer.Option(help="The name of the organisation that operates it.")] = "Operator",
@@ -129,7 +135,7 @@ def operator(
 ) -> None:
     """Makes the market, if there is none yet, and somebody who operates it. Prints a link that signs them in, once;
     for somebody who takes part already, and cannot sign in any more, a new one."""
-    with _at(home, database) as (_, opened):
+    with _opened(_settings(home, database)) as opened:
         from sqlalchemy import select
 
         from databazaar.service import members
@@ -140,49 +146,39 @@ def operator(
         with opened.begin() as session:
             person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
             secret = None if person is None else link_for(session, person)
-        if secret is not None:
-            _say_link(email, address, secret)
-            return
-        with opened.begin() as session:
-            try:
-                members.market(session)
-            except MissingError:
-                if market is None:
-                    raise BazaarError("there is no market yet: name it with --market") from None
-                members.create_market(session, market, currency, decimals)
-            try:
-                invited = members.make_operator(session, name, slug, email)
-            except ConflictError as taken:
-                raise BazaarError(
-                    f"{taken}, with --slug; nobody here has the e-mail address {email}, and colleagues are invited "
-                    "under Account"
-                ) from None
-        _say_link(email, address, invited.secret)
+            if secret is None:
+                try:
+                    members.market(session)
+                except MissingError:
+                    if market is None:
+                        raise BazaarError("there is no market yet: name it with --market") from None
+                    members.create_market(session, market, currency, decimals)
+                try:
+                    secret = members.make_operator(session, name, slug, email).secret
+                except ConflictError as taken:
+                    raise BazaarError(
+                        f"{taken}, with --slug; nobody here has the e-mail address {email}, and colleagues are invited "
+                        "under Account"
+                    ) from None
+    say(f"{email} signs in once, within a week, with {(address or HERE).rstrip('/')}/join#{secret}")
 
 
 @app.command("rotate-key", epilog=example("bazaar serve rotate-key"))
 def rotate_key(home: Home = Path("hub")) -> None:
     """A new key for the hub to sign receipts with. The old one stays published, so that its receipts can be checked."""
-    need_packages()
     _need_hub(home, None)
     from databazaar.service import receipts
-    from databazaar.service.settings import Settings
 
-    settings = Settings(home=home.absolute())
+    settings = _settings(home)
     new = receipts.rotate(settings)
     say(f"receipts are signed with {new.public} from now on; keep a copy of {settings.keys}")
 
 
 @app.command(epilog=example("bazaar serve audit", "bazaar serve audit --database postgresql://reader@db/hub --json"))
-def audit(
-    home: Home = Path("hub"),
-    database: Url = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
-) -> None:
+def audit(home: Home = Path("hub"), database: Url = None, as_json: AsJson = False) -> None:
     """Replays the journal: its chain, its sums and every balance. Exit code 1 where something is off."""
-    need_packages()
     _need_hub(home, database)
-    with _at(home, database) as (_, opened):
+    with _opened(_settings(home, database)) as opened:
         from databazaar.service import journal
 
         with opened.read() as session:
@@ -195,40 +191,16 @@ def audit(
     raise typer.Exit(0 if found.ok else BROKEN)
 
 
-def need_packages() -> None:
-    """One sentence where the packages of the service are not installed."""
-    wanted = ("fastapi", "uvicorn", "alembic", "python_multipart", "argon2", "authlib", "httpx")
-    for name in (*wanted, "cryptography"):
-        try:
-            found = find_spec(name)
-        except ValueError:  # it was imported, and is none
-            found = None
-        if found is None:
-            raise BazaarError(f"{name} is not installed: pip install 'databazaar[service]'")
-
-
 def _need_hub(home: Path, database: str | None) -> None:
     """One sentence where a hub is looked for and none was made; nothing is made on the way."""
-    if not _url(database) and not home.is_dir():
+    if not database and not home.is_dir():
         raise BazaarError(f"there is no hub in {home}: give its folder with --home, or its database with --database")
 
 
-def _url(given: str | None) -> str:
-    return given or os.environ.get("BAZAAR_DATABASE", "")
-
-
-def _say_link(email: str, address: str | None, secret: str) -> None:
-    say(f"{email} signs in once, within a week, with {(address or HERE).rstrip('/')}/join#{secret}")
-
-
-@contextmanager
-def _at(home: Path, database: str | None, check: bool = True) -> Iterator[tuple[Settings, Database]]:
-    need_packages()
+def _settings(home: Path, database: str | None = None) -> Settings:
     from databazaar.service.settings import Settings
 
-    settings = Settings(home=home.absolute(), database=_url(database))
-    with _opened(settings, check) as opened:
-        yield settings, opened
+    return Settings(home=home.absolute(), database=database or "")
 
 
 @contextmanager

@@ -5,40 +5,35 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from databazaar.cli.interrupts import InterruptedByUser
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
-
-if TYPE_CHECKING:
-    from databazaar.service.database.connection import Database
-    from databazaar.service.settings import Settings
+from databazaar.federation.enrolment import operator_folder
+from databazaar.service import home, members
+from databazaar.service.cash import CASHIERS
+from databazaar.service.database.connection import Database
+from databazaar.service.demo import make_demo
+from databazaar.service.home import HubLock
+from databazaar.service.http.app import create_app
+from databazaar.service.http.connections import Listener, server_of
+from databazaar.service.http.logs import write_logs
+from databazaar.service.settings import Settings
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-class Tls(NamedTuple):
-    certificate: Path
-    key: Path
-
-
-def tls(certificate: Path | None, key: Path | None) -> Tls | None:
+def check_tls(certificate: Path | None, key: Path | None) -> None:
     """Both files, which belong together; or none."""
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
+    if (certificate is None) != (key is None):
         raise BazaarError("--tls-cert and --tls-key go together: give both, or neither")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+        if certificate is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ValueError):
         raise BazaarError(f"{certificate} and {key} are no certificate and its key: check both files") from None
-    return Tls(certificate, key)
 
 
 def refuse_plain(address: str, has_tls: bool, proxy: str | None) -> None:
@@ -56,12 +51,8 @@ def refuse_plain(address: str, has_tls: bool, proxy: str | None) -> None:
 
 def refuse_unfit(cash: str, federation: Path | None, proxy: str | None) -> None:
     """What would be noticed only when somebody pays, asks a site or signs in."""
-    from databazaar.service.cash import CASHIERS
-
     CASHIERS.build({"kind": cash})
     if federation is not None:
-        from databazaar.federation.enrolment import operator_folder
-
         operator_folder(federation)
     for one in (proxy or "127.0.0.1").split(","):
         try:
@@ -81,34 +72,23 @@ def refuse_issuer(issuer: str | None, client: str | None) -> None:
         raise BazaarError(f"--oidc-issuer {issuer} must begin with https://: correct it")
 
 
-@contextmanager
-def listener(host: str, port: int) -> Iterator[socket.socket]:
+def listener(host: str, port: int) -> socket.socket:
     """The socket, bound before anything else is done, so that a port that is taken costs nothing."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((host, port))
-        except OSError as reason:
-            raise BazaarError(f"{host}:{port} cannot be listened at ({reason.strerror}): give another --port") from None
-        yield bound
-
-
-def demo_home(stack: ExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="databazaar-demo-")))
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as reason:
+        raise BazaarError(f"{host}:{port} cannot be listened at ({reason.strerror}): give another --port") from None
 
 
 def serve(
-    settings: Settings, database: Database, listening: socket.socket, tls: Tls | None, proxy: str | None, demo: bool
+    settings: Settings,
+    database: Database,
+    listening: socket.socket,
+    tls: tuple[Path | None, Path | None],
+    proxy: str | None,
+    demo: bool,
 ) -> None:
     """Until SIGTERM or Ctrl-C. Runs go on where they were when the hub is started again."""
-    from databazaar.service import home, members
-    from databazaar.service.demo import make_demo
-    from databazaar.service.http.app import create_app
-    from databazaar.service.http.connections import Listener, server_of
-    from databazaar.service.http.logs import write_logs
-    from databazaar.service.hub.lock import HubLock
-
     if settings.runners > 0:
         HubLock(settings, database).release()  # a second hub is told so here: where uvicorn starts it is a traceback
     links = make_demo(settings, database) if demo else []
@@ -117,8 +97,7 @@ def serve(
     home.bind(settings, database)
     write_logs()
     app = create_app(settings, database, supervise=settings.runners > 0)
-    secured = {} if tls is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
-    server = server_of(app, settings, proxy, **secured)
+    server = server_of(app, settings, proxy, ssl_certfile=tls[0], ssl_keyfile=tls[1])
     say(f"{market.name} is at {settings.address}")
     for one in links:
         say(f"  {one.who}: {one.link}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from databazaar.cli.options import Database, Run
+from databazaar.cli.options import AsJson, Database, Run
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError, LedgerError
 
@@ -25,30 +24,22 @@ EXAMPLES = (
 )
 
 
-class View(StrEnum):
-    OUTCOME = "outcome"
-    REPORT = "report"
-    STATEMENT = "statement"
-
-
-OPTIONS = {View.OUTCOME: ("--json",), View.REPORT: ("--out",)}
+View = Literal["outcome", "report", "statement"]
+OPTIONS: dict[View, tuple[str, ...]] = {"outcome": ("--json",), "report": ("--out",)}
 """What is allowed of the options below; a statement has all of them."""
 
 
 def show(
     folder: Run,
-    view: Annotated[View, typer.Argument(help="What to show.")] = View.OUTCOME,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    view: Annotated[View, typer.Argument(help="What to show.")] = "outcome",
+    as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A statement as CSV.")] = False,
-    provider: Annotated[
-        str | None, typer.Option(help="A statement of this provider alone, access by access.", show_default=False)
-    ] = None,
+    provider: Annotated[str | None, typer.Option(help="A statement of this provider alone, access by access.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="The report's HTML file, and nothing else (default: in the run's folder); or a folder for the CSV and "
-            "JSON of every provider's statement.",
-            show_default=False,
+            "JSON of every provider's statement."
         ),
     ] = None,
     ledger: Database = None,
@@ -62,11 +53,11 @@ def show(
     from databazaar.runs.folder import RunFolder
 
     run = RunFolder(folder, ledger)
-    if view is View.REPORT:
-        from databazaar.reports.written import write_report
+    if view == "report":
+        from databazaar.reports.run_page import write_report
 
         say(write_report(run, out))
-    elif view is View.OUTCOME:
+    elif view == "outcome":
         from databazaar.cli import play
 
         run.need_rules()

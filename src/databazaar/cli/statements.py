@@ -14,13 +14,10 @@ import numpy as np
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.ledger.rounds import Round
 from databazaar.reports.defence_figures import own_evidence
-from databazaar.reports.defence_statement import own_defence
 from databazaar.reports.figures import save_png
-from databazaar.reports.statement import heading, stated, statement_csv, statement_dict, table_csv
-from databazaar.reports.words import count
-from databazaar.runs.payouts import MOST_NAMED, MOST_STATED
+from databazaar.reports.statement import heading, own_defence, statement_csv, statement_dict, table_csv
+from databazaar.runs.payouts import MOST_NAMED
 from databazaar.runs.report import Report
 
 LONGEST_NAME = 80
@@ -36,18 +33,17 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     if as_csv:
         return statement_csv(report)
     lines, money = report.lines, report.currency.format
-    places = lines.best_paid(MOST_NAMED if lines.many else None, everybody=not lines.many)
+    places, others = lines.listed(MOST_NAMED)
     told = [(shown(lines.ids[place]), int(lines.accesses[place]), int(lines.pay[place])) for place in places]
-    if lines.many:
-        others = lines.others(places, count(len(lines) - len(places), "other"))
+    if others is not None:
         told.append((others.title, others.accesses, others.pay))
     width = max(len(name) for name, _, _ in told)
     written = [
         *_heading(report),
         *(f"{name:<{width}}  {accesses:>8} accesses  {money(pay):>16}" for name, accesses, pay in told),
     ]
-    if lines.many:
-        written.append(f"--csv has {everybody_in_a_statement(report)}")
+    if others is not None:
+        written.append("--csv has everybody")
     if report.defended is not None:
         written += [line for line in (report.defended.summary, report.defended.blind) if line]
     rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
@@ -57,15 +53,7 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     return "".join(f"{shown(line, None)}\n" for line in written)
 
 
-def everybody_in_a_statement(report: Report) -> str:
-    """Whom a statement for programs lists, in words."""
-    if len(report.lines) <= MOST_STATED:
-        return "everybody"
-    return f"all {count(len(report.lines.asked), 'provider')} who were asked"
-
-
 def _heading(report: Report) -> list[str]:
-    """What the statement is for: market and consumer, the run, and its dates."""
     who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
     run = [f"run {report.run}"] if report.run else []
     run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
@@ -83,7 +71,8 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     if provider not in report.lines.places:
         raise BazaarError(f"--provider {provider} is not part of this run: it has {listed(report.lines.ids, 10)}")
     place = report.lines.places[provider]
-    payout = report.payouts[place]
+    payout, columns = report.payouts[place], report.columns
+    rounds = [columns[number] for number in np.unique(columns.when[columns.providers == place]).tolist()]
     items = [
         {
             "round": round.number,
@@ -94,7 +83,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             "failure": "" if a.failure is None else a.failure.name,
             "failure_text": "" if a.failure is None else str(a.failure),
         }
-        for round in _rounds_of(report, place)
+        for round in rounds
         for a in round.accesses
         if a.provider == place
     ]
@@ -118,33 +107,21 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     }
 
 
-def _rounds_of(report: Report, place: int) -> list[Round]:
-    """The rounds that have drawn this provider."""
-    columns = report.columns
-    return [columns[round] for round in np.unique(columns.when[columns.providers == place]).tolist()]
-
-
 def write_all(report: Report, out: Path) -> str:
-    """statement.csv and statement.json for everybody, and one of each for every provider, or as `stated`; and a figure
-    of the evidence for those against whom a defence has found anything."""
+    """Writes the statements for everybody and for each provider, and figures of the evidence against those flagged."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
     write_whole(out / "statement.csv", statement_csv(report).encode())
     write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    providers = [report.lines.ids[place] for place in sorted(stated(report))]
-    for provider, name in zip(providers, file_names(providers), strict=True):
+    for provider, name in zip(report.lines.ids, file_names(report.lines.ids), strict=True):
         statement = provider_dict(report, provider)
         write_whole(out / f"{name}.csv", _csv(report, statement).encode())
         write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
-        _draw_evidence(report, provider, out, name)
+        against = () if report.defended is None else report.defended.of(provider)
+        if any(ruling.flags or ruling.what == "in-doubt" for ruling in against):
+            figure = own_evidence(report, provider)
+            save_png({name: figure} if figure is not None else {}, out)
     return f"{sum(1 for _ in out.iterdir())} files in {out}"
-
-
-def _draw_evidence(report: Report, provider: str, out: Path, name: str) -> None:
-    against = () if report.defended is None else report.defended.of(provider)
-    if any(ruling.flags or ruling.what == "in-doubt" for ruling in against):
-        figure = own_evidence(report, provider)
-        save_png({name: figure} if figure is not None else {}, out)
 
 
 def file_names(providers: Sequence[str]) -> list[str]:
@@ -164,8 +141,7 @@ def file_names(providers: Sequence[str]) -> list[str]:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    """One line an access; with a defence, also one for every time that held-back pay was settled: `paid` sums to the
-    pay."""
+    """One line an access; with a defence, also one for each settlement of held-back pay: `paid` sums to the pay."""
     held = ["held", "held_amount", "what"] if "defence" in statement else []
     columns = ["round", "draw", "paid", "paid_amount", *held, "failure", "failure_text", "why"]
     lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]

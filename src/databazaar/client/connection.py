@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
-from databazaar.client.conversion import Shape, from_json
+from databazaar.client.shapes import Shape
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     import httpx
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-LONGEST_WAIT = 30.0
+PATIENCE, LONGEST_WAIT = 60.0, 30.0
+"""Seconds for one answer, and between two attempts."""
 Files = list[tuple[str, tuple[str | None, BinaryIO]]]
 
 
@@ -34,17 +35,7 @@ class HubError(BazaarError):
 class Connection:
     """A connection to one hub. Every POST has an Idempotency-Key, so repeating it does nothing twice."""
 
-    def __init__(
-        self,
-        address: str,
-        token: str,
-        *,
-        patience: float = 60.0,
-        attempts: int = 5,
-        allow_plain: bool = False,
-    ) -> None:
-        """`patience` is for one answer, in seconds. `allow_plain` lets the token travel over http:// to another
-        machine, where all on the way can read it."""
+    def __init__(self, address: str, token: str, *, attempts: int = 5) -> None:
         try:
             import httpx
         except ImportError:
@@ -52,13 +43,13 @@ class Connection:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise BazaarError("the hub's address must begin with https://: write it as the operator gave it")
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK and not allow_plain:
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise BazaarError(f"{address} would send your token for all to read: use https://")
         if not token or not token.isascii() or not token.isprintable():
             raise BazaarError("the token is empty or no token: take one that the hub's page Account has shown")
         self.address, self.attempts = address.rstrip("/"), attempts
         headers = {"Authorization": f"Bearer {token}", "User-Agent": "databazaar"}
-        self.http = httpx.Client(base_url=self.address, headers=headers, timeout=patience)
+        self.http = httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
@@ -130,7 +121,8 @@ class Connection:
                 response = attempt()
             except httpx.TransportError as failure:
                 if number == self.attempts:
-                    raise unreachable(self.address, failure) from None
+                    said = f"{self.address} cannot be reached ({type(failure).__name__})"
+                    raise HubError(f"{said}: check the address, then try again") from None
             else:
                 if response.status_code not in (429, 503) or number == self.attempts:
                     return response
@@ -141,7 +133,6 @@ class Connection:
 
 
 def refuse(response: httpx.Response) -> None:
-    """Raises the hub's sentence where it has refused."""
     if response.is_success:
         return
     try:
@@ -153,20 +144,16 @@ def refuse(response: httpx.Response) -> None:
 
 
 def read(shape: type[Shape], answer: Any) -> Shape:
-    """One of the hub's objects, as it has answered."""
+    """One of the hub's objects, as it has answered; what this version does not know of it is left out."""
     try:
-        return from_json(shape, answer)
-    except (KeyError, TypeError, ValueError):
+        return shape.model_validate(answer)
+    except ValueError:
         raise HubError("the hub's answer cannot be read: is it of another version?") from None
 
 
 def no_hub(response: httpx.Response) -> HubError:
     sentence = f"the hub answered {response.status_code} and nothing that a hub says: is the address right?"
     return HubError(sentence, response.status_code)
-
-
-def unreachable(address: str, failure: Exception) -> HubError:
-    return HubError(f"{address} cannot be reached ({type(failure).__name__}): check the address, then try again")
 
 
 def place(*parts: str) -> str:

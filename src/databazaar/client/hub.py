@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,16 +13,17 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from databazaar.client import shapes
-from databazaar.client.connection import Connection, Files, place, read, refuse, unreachable
-from databazaar.client.conversion import Shape
+from databazaar.client.connection import Connection, Files, place, read
 from databazaar.client.receipts import keys_of
+from databazaar.client.shapes import Shape
 from databazaar.errors import BazaarError
 
 Answer = TypeVar("Answer")
 Download = Literal["model", "statement.json", "statement.csv", "report.html"]
 OVER = frozenset({"settled", "refunded", "failed"})
-SILENCE = 45.0
-"""Seconds without a sign of the hub, which sends one every 15, after which the line is taken for dead."""
+STATE = ("state", "reason", "budget", "paid", "fee", "refunded")
+POLL = 1.0
+"""Seconds between two looks at a job that is watched."""
 
 
 class Endpoint(Generic[Answer]):
@@ -66,11 +66,6 @@ def post(path: str, shape: type[Shape], *fields: str, **defaults: Any) -> Endpoi
     return Endpoint("POST", path, partial(read, shape), fields, defaults)
 
 
-def items(path: str, shape: type[Shape], **defaults: Any) -> Endpoint[list[Shape]]:
-    """A list that the hub gives at once."""
-    return Endpoint("GET", path, lambda told: [read(shape, one) for one in told["items"]], (), defaults)
-
-
 class Pages(Endpoint[Iterator[Shape]]):
     """A list that the hub gives part by part."""
 
@@ -103,7 +98,6 @@ class Hub(Connection):
     """
 
     me = get("me", shapes.Caller)
-    market = get("market", shapes.Market)
     set_fee = post("market/fee", shapes.Market, "basis_points")
     organisations = Pages("organisations", shapes.Organisation)
     invite = post("organisations", shapes.Invitation, "name", "slug", "email", consumes=False, provides=False)
@@ -116,29 +110,28 @@ class Hub(Connection):
     revoke_token = post("tokens/{token_id}/revoke", shapes.Token)
     webhooks = Pages("webhooks", shapes.Webhook)
     add_webhook = post("webhooks", shapes.NewWebhook, "url")
-    deliveries = items("webhooks/{webhook_id}/deliveries", shapes.Delivery)
+    deliveries = Pages("webhooks/{webhook_id}/deliveries", shapes.Delivery)
     remove_webhook = post("webhooks/{webhook_id}/remove", shapes.Webhook)
 
     file = get("files/{file_id}", shapes.FileColumns)
     files = Pages("files", shapes.FileUses)
-    delete_file = Endpoint("DELETE", "files/{file_id}", partial(read, shapes.DeletedFile), (), {})
+    delete_file = Endpoint("DELETE", "files/{file_id}", partial(read, shapes.File), (), {})
     offers = Pages("offers", shapes.Offer)
     offer = get("offers/{offer_id}", shapes.Offer)
     own_offers = Pages("offers/own", shapes.OwnOffer)
-    make_file_offer = post("offers/file", shapes.OwnOffer, "name", "slug", "policy", "file_id", description="")
+    make_file_offer = post("offers", shapes.OwnOffer, "name", "slug", "policy", "file_id", description="")
     make_site_offer = post(
-        "offers/site", shapes.OwnOffer, "name", "slug", "policy", "site", "columns", rows=None, description=""
+        "offers", shapes.OwnOffer, "name", "slug", "policy", "site", "columns", rows=None, description=""
     )
     new_version = post("offers/{offer_id}/versions", shapes.Version, "file_id")
     change_policy = post("offers/{offer_id}/policy", shapes.OwnOffer, "policy")
     withdraw_offer = post("offers/{offer_id}/withdraw", shapes.OwnOffer)
     queues = Pages("queues", shapes.Queue)
 
-    requests = Pages("contracts/requests", shapes.Contract, state="requested")
+    requests = Pages("contracts", shapes.Contract, state="requested", party="provider")
     decide = post("contracts/{contract_id}/decide", shapes.Decided, "agree", reason="")
-    contracts = Pages("contracts", shapes.Contract, job_id=None)
+    contracts = Pages("contracts", shapes.Contract, job_id=None, state=None, party=None)
     contract = get("contracts/{contract_id}", shapes.Contract)
-    earnings = Pages("earnings", shapes.Contract)
     receipts = Pages("receipts", shapes.Receipt, contract_id=None)
 
     jobs = Pages("jobs", shapes.JobSummary, everybodys=None)
@@ -150,12 +143,12 @@ class Hub(Connection):
     fund = post("jobs/{job_id}/fund", shapes.Job)
     stop = post("jobs/{job_id}/stop", shapes.Job)
     withdraw = post("jobs/{job_id}/withdraw", shapes.Job)
-    events = items("jobs/{job_id}/events", shapes.Event, after=0)
+    events = Pages("jobs/{job_id}/events", shapes.Event)
 
+    accounts = Pages("balances", shapes.Account)
     statement = Pages("statement", shapes.Movement, "before")
     deposit = post("deposits", shapes.Cash, "amount")
-    payout = post("payouts", shapes.Cash, "amount")
-    withdraw_cash = post("withdrawals", shapes.Cash, "amount")
+    payout = post("payouts", shapes.Cash, "amount", source="earned")
     cash = Pages("cash", shapes.Cash, state=None)
     confirm = post("cash/{record_id}/confirm", shapes.Cash, reference="")
     refuse = post("cash/{record_id}/refuse", shapes.Cash, "reason")
@@ -164,15 +157,10 @@ class Hub(Connection):
 
     def balances(self) -> dict[str, int]:
         """What one's own accounts hold, by name."""
-        accounts = [read(shapes.Account, one) for one in self.told("GET", "/v1/balances")["accounts"]]
-        return {account.name: account.balance for account in accounts}
-
-    def public_key(self) -> str:
-        """The hub's, which it signs receipts with now."""
-        return str(self.told("GET", "/v1/key")["key"])
+        return {account.name: account.balance for account in self.accounts()}
 
     def public_keys(self) -> list[str]:
-        """That one, and those that the hub had before: a receipt names its own."""
+        """The key that the hub signs receipts with now, and those that it had before: a receipt names its own."""
         return keys_of(self.told("GET", "/v1/key"))
 
     def export_journal(self, target: Path) -> Path:
@@ -211,62 +199,18 @@ class Hub(Connection):
             return read(shapes.Job, self.send("/v1/jobs/from-market", {"market": text, "mode": mode}, sent))
 
     def watch(self, job_id: str, since: int = 0) -> Iterator[Seen]:
-        """Every round after `since` and every change of state, as they happen, until the job is over. Where the line
-        fails it connects again, and loses and repeats nothing."""
-        import httpx
-
-        failures = 0
+        """Every round after `since` and every change of state, until the job is over; it asks once a second."""
+        state: dict[str, Any] = {}
         while True:
-            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(since)} if since else {})
-            patience = httpx.Timeout(SILENCE, connect=10.0)
-            try:
-                with self.http.stream("GET", place("jobs", job_id, "live"), headers=headers, timeout=patience) as got:
-                    if got.is_error:
-                        got.read()
-                    refuse(got)
-                    if got.status_code == 204:
-                        return
-                    for event, data in events(got.iter_lines()):
-                        failures = 0
-                        for seen in _seen(event, data):
-                            since = seen.data["round"] if seen.kind == "round" else since
-                            yield seen
-                            if seen.data.get("state") in OVER:
-                                return
-            except httpx.TransportError as failure:
-                failures += 1
-                if failures >= self.attempts:
-                    raise unreachable(self.address, failure) from None
-            time.sleep(min(5.0, 0.2 * 2**failures))
-
-
-def events(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The name and the data of each event of a stream; comments, such as heartbeats, are none.
-
-    >>> list(events([": ping", "", "event: state", "data: {", "data: }", "", "data: 1"]))
-    [('state', '{\\n}')]
-    """
-    name, data = "message", list[str]()
-    for line in lines:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            name = value
-        elif field == "data":
-            data.append(value)
-        elif not line:
-            if data:
-                yield name, "\n".join(data)
-            name, data = "message", []
-
-
-def _seen(event: str, data: str) -> Iterator[Seen]:
-    told = json.loads(data)
-    if event == "rounds":
-        for one in told["rounds"]:
-            yield Seen("round", one)
-    elif event == "state":
-        yield Seen("state", told)
+            job = self.job(job_id)
+            while found := self.rounds(job_id, since):
+                yield from (Seen("round", one) for one in found)
+                since = found[-1]["round"]
+            if state != (state := {name: getattr(job, name) for name in STATE}):
+                yield Seen("state", state)
+            if job.state in OVER:
+                return
+            time.sleep(POLL)
 
 
 def _opened(path: Path) -> Any:

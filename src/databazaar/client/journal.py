@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 from databazaar.canonical import GENESIS, canonical, chained, digest_of
 from databazaar.errors import LedgerError, UncheckableError
 
-SOURCE = {"deposit": "outside", "fund": "cash", "close": "escrow", "payout": "earned", "withdraw": "cash"}
-"""Which sort of account each kind of entry takes money from, …"""
-TARGETS = {
-    "deposit": frozenset({"cash"}),
-    "fund": frozenset({"escrow"}),
-    "close": frozenset({"earned", "fees", "cash"}),
-    "payout": frozenset({"outside"}),
-    "withdraw": frozenset({"outside"}),
+KINDS = {
+    "deposit": ("outside", {"cash"}),
+    "fund": ("cash", {"escrow"}),
+    "close": ("escrow", {"earned", "fees", "cash"}),
+    "payout": ("earned", {"outside"}),
+    "withdraw": ("cash", {"outside"}),
 }
-"""… and which it brings money to."""
+"""Which sort of account each kind of entry takes money from, and which it brings money to."""
 OF_JOBS = frozenset({"fund", "close"})
 
 
@@ -68,9 +66,9 @@ def fault_of(kind: str, key: str, job: str | None, postings: Mapping[str, int]) 
     >>> fault_of("deposit", "deposit:7", None, {"outside": -5, "earned:acme": 5})
     'a deposit brings nothing to earned:acme'
     """
-    source, targets = SOURCE.get(kind), TARGETS.get(kind)
-    if source is None or targets is None:
+    if kind not in KINDS:
         return f"there are no entries of the kind {kind!r}"
+    source, targets = KINDS[kind]
     if not key.startswith(kind + ":") or (kind in OF_JOBS) != (job is not None):
         return f"its key {key!r} is not one of a {kind}"
     if job is not None and key != f"{kind}:{job}":
@@ -175,7 +173,6 @@ def _entry(line: str, place: str) -> JournalLine | Hidden:
 
 
 def line_of(entry: JournalLine | Hidden) -> str:
-    """The entry as its line in an exported journal."""
     return canonical(entry._asdict())
 
 

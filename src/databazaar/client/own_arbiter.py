@@ -1,28 +1,24 @@
 """A consumer's own arbiter: it plays the market here, beside its hold-out, and the hub is its notary.
 
-Providers are asked through the hub (`HubTransport`), which sees parameters and updates and never a row of anybody's.
+Providers are asked through the hub, which sees parameters and updates and never a row of anybody's.
 After every step of the run's ledger the hub gets its entries, and refuses what does not follow. A token over TLS says
 who asks; nothing that comes from the hub is unpickled or run.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from databazaar.client import shapes
 from databazaar.client.connection import Connection, HubError, place, read
 from databazaar.errors import BazaarError
-from databazaar.federation.bundles import decode_bundle
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.exchange import Failures, Lost, Replies
-from databazaar.federation.transport import Transport
+from databazaar.federation.frames import decode_bundle
+from databazaar.federation.transport import Failures, Lost, Replies, Transport
 
 if TYPE_CHECKING:
-    from databazaar.engines.quarantine import Quarantine
     from databazaar.federation.messages import TaskMessage
-    from databazaar.learning.task import Schedule
     from databazaar.ledger import Entry
 
 AT_ONCE = 2000
@@ -31,8 +27,10 @@ MARGIN = 60.0
 """Seconds that an answer may come later than a provider's deadline."""
 
 
-class NotaryClient(Connection):
-    """The hub, as the arbiter of one job speaks to it."""
+class NotaryClient(Connection, Transport):
+    """The hub, as the arbiter of one job speaks to it: notary of its ledger, and the way to its providers."""
+
+    look_again = 1.0
 
     def __init__(self, address: str, token: str, job: str, **how: Any) -> None:
         super().__init__(address, token, **{"attempts": 9, **how})
@@ -47,12 +45,14 @@ class NotaryClient(Connection):
         return read(shapes.RunStatus, self.told("GET", place("jobs", self.job, "entries")))
 
     def report(self, entries: Sequence[Entry]) -> None:
-        """Sends entries, in order; those that the hub has already do no harm. They go in steps as the ledger made
-        them, so a request ends where a round is reserved, or the run is closed."""
+        """Sends entries in order, in steps as the ledger made them; those that the hub has already do no harm."""
         for part in in_steps(entries, AT_ONCE):
-            self.answer("POST", place("jobs", self.job, "entries"), json={"entries": [_line(one) for one in part]})
+            lines = [[*one.fields, one.hash] for one in part]
+            self.answer("POST", place("jobs", self.job, "entries"), json={"entries": lines})
 
-    def ask(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        if not names:
+            return {}, {}
         answer = self.answer(
             "POST",
             place("jobs", self.job, "ask"),
@@ -73,48 +73,13 @@ class NotaryClient(Connection):
         return names
 
 
-class HubTransport(Transport):
-    """Providers, reached through the hub."""
-
-    def __init__(self, notary: NotaryClient) -> None:
-        self._notary = notary
-
-    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        return self._notary.ask(names, payload, timeout) if names else ({}, {})
-
-    def connected(self) -> list[str]:
-        return self._notary.connected()
-
-    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
-        until = time.monotonic() + timeout
-        while missing := sorted(set(names) - set(self.connected())):
-            if time.monotonic() > until:
-                return missing
-            time.sleep(1.0)
-        return []
-
-    def close(self) -> None:
-        self._notary.close()
-
-
 class HubEngine(FederatedEngine):
     """Asks through the hub, and reports there what the run's ledger has written, before it goes on."""
 
     def __init__(
-        self,
-        notary: NotaryClient,
-        task: TaskMessage,
-        providers: Sequence[str],
-        *,
-        consumer: str,
-        step: float | Schedule | None = None,
-        deadline: float = 30.0,
-        wait: float = 0.0,
-        quarantine: Quarantine | None = None,
+        self, notary: NotaryClient, task: TaskMessage, providers: Sequence[str], *, consumer: str, **asking: Any
     ) -> None:
-        transport = HubTransport(notary)
-        asking: dict[str, Any] = {"step": step, "deadline": deadline, "wait": wait, "quarantine": quarantine}
-        super().__init__(task, providers, transport, consumer=consumer, contract=notary.job, **asking)
+        super().__init__(task, providers, notary, consumer=consumer, contract=notary.job, **asking)
         self._notary = notary
         self._reported: int | None = None
 
@@ -140,8 +105,7 @@ class HubEngine(FederatedEngine):
 
 
 def in_steps(entries: Sequence[Entry], most: int) -> list[Sequence[Entry]]:
-    """Parts of about so many entries, each of which ends where its ledger could: after the opening, after all
-    reservations of a round, or after the close."""
+    """Parts of about `most` entries, each ending after the opening, a round's reservations, or the close."""
     parts, begin = [], 0
     for at, entry in enumerate(entries):
         last = at + 1 == len(entries)
@@ -150,7 +114,3 @@ def in_steps(entries: Sequence[Entry], most: int) -> list[Sequence[Entry]]:
             parts.append(entries[begin : at + 1])
             begin = at + 1
     return parts
-
-
-def _line(entry: Entry) -> list[Any]:
-    return [*entry.fields, entry.hash]

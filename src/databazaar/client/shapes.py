@@ -5,12 +5,29 @@ client gives them to its users. Amounts are in minor units of the market's curre
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+Shape = TypeVar("Shape", bound="HubObject")
 
 
-@dataclass(frozen=True)
-class Market:
+class HubObject(BaseModel):
+    """What is not known of an answer is left out: the hub may be newer than the client."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, row: object, **more: Any) -> Self:
+        """The attributes of a row that the shape has, and `more`.
+
+        >>> Account.of(Cash, name="fees", balance=3)
+        Account(name='fees', balance=3)
+        """
+        return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in more}, **more)
+
+
+class Market(HubObject):
     """One market has one currency; a fee of 100 basis points is 1 % of what providers are paid, on top."""
 
     name: str
@@ -19,8 +36,7 @@ class Market:
     fee_basis_points: int
 
 
-@dataclass(frozen=True)
-class Organisation:
+class Organisation(HubObject):
     """An organisation and its roles."""
 
     id: str
@@ -33,8 +49,7 @@ class Organisation:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(HubObject):
     """A person of an organisation."""
 
     id: str
@@ -45,8 +60,7 @@ class Person:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(HubObject):
     """An API token; never its secret."""
 
     id: str
@@ -57,8 +71,7 @@ class Token:
     revoked_at: dt.datetime | None
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(HubObject):
     """Who the token or the session is, and what it may do."""
 
     organisation: Organisation
@@ -67,8 +80,7 @@ class Caller:
     market: Market
 
 
-@dataclass(frozen=True)
-class Invitation:
+class Invitation(HubObject):
     """`link` signs the person in, once. The part after # reaches no server and no log: pass it on in private."""
 
     organisation: Organisation
@@ -76,16 +88,14 @@ class Invitation:
     link: str
 
 
-@dataclass(frozen=True)
-class IssuedToken:
+class IssuedToken(HubObject):
     """`secret` is shown this once."""
 
     token: Token
     secret: str
 
 
-@dataclass(frozen=True)
-class File:
+class File(HubObject):
     """`digest` is the SHA-256 of the file."""
 
     id: str
@@ -95,7 +105,6 @@ class File:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
 class FileColumns(File):
     """With the names and kinds of its columns."""
 
@@ -103,8 +112,7 @@ class FileColumns(File):
     columns: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class FileUse:
+class FileUse(HubObject):
     """What a file is, or was, used for: a job, an offer, or a contract about that offer. `needed` says whether it still
     is: then the file cannot be deleted."""
 
@@ -114,22 +122,13 @@ class FileUse:
     needed: bool
 
 
-@dataclass(frozen=True)
 class FileUses(File):
     """With what it is used for."""
 
     uses: list[FileUse]
 
 
-@dataclass(frozen=True)
-class DeletedFile(File):
-    """A file that was just deleted."""
-
-    deleted_at: dt.datetime
-
-
-@dataclass(frozen=True)
-class OwnOffer:
+class OwnOffer(HubObject):
     """An offer as its provider sees it. `kind` is file or site, and `policy` says what its provider allows."""
 
     id: str
@@ -144,8 +143,7 @@ class OwnOffer:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(HubObject):
     """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
     names."""
 
@@ -164,8 +162,7 @@ class Offer:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Version:
+class Version(HubObject):
     """The data of an offer as they were from some time on; a contract pins one."""
 
     id: str
@@ -177,8 +174,7 @@ class Version:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Queue:
+class Queue(HubObject):
     """Jobs of one offer by how far they are: `requested` of its provider, `agreed` and not funded, `waiting` for a
     place to run, `running`."""
 
@@ -191,15 +187,14 @@ class Queue:
     running: int
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(HubObject):
     """A contract as its two parties see it: of the consumer its name, and of the job its name and what it asks for.
 
-    `kind` is the offer's, file or site. `mode` is hosted or own: then the updates go to the consumer. It helps to
-    predict `target`, by a `task` of classification or regression, from `columns`, null where they are not known before
-    the first ask; `rows` pass through the model in one ask. `defence` is none, standard or strict: the rules by which
-    the job holds pay back. `fingerprint` is the schema's, for a site. `accesses`, `paid` and `epsilon` are there once
-    the job is settled.
+    `job_state` is null for a provider whose contract is not active. `kind` is the offer's, file or site. `mode` is
+    hosted or own: then the updates go to the consumer. It helps to predict `target`, by a `task` of classification or
+    regression, from `columns`, null where they are not known before the first ask; `rows` pass through the model in one
+    ask. `defence` is none, standard or strict: the rules by which the job holds pay back. `fingerprint` is the
+    schema's, for a site. `accesses`, `paid` and `epsilon` are there once the job is settled.
     """
 
     id: str
@@ -207,6 +202,7 @@ class Contract:
     reason: str
     job_id: str
     job_name: str
+    job_state: str | None
     model: str
     mode: str
     target: str
@@ -236,8 +232,7 @@ class Contract:
     ended_at: dt.datetime | None
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(HubObject):
     """A contract after its provider's yes or no."""
 
     id: str
@@ -247,8 +242,7 @@ class Decided:
     decided_at: dt.datetime | None
 
 
-@dataclass(frozen=True)
-class JobSummary:
+class JobSummary(HubObject):
     """`state` goes from draft over submitted, agreed, funded, queued, running and settling to settled, refunded or
     failed. Amounts are in minor units; `paid`, `fee` and `refunded` are there once the job is over.
     `stopped_by` is consumer or operator where one of them has asked to stop it, and empty otherwise.
@@ -274,7 +268,6 @@ class JobSummary:
     changed_at: dt.datetime
 
 
-@dataclass(frozen=True)
 class Job(JobSummary):
     """With what was asked for."""
 
@@ -284,8 +277,7 @@ class Job(JobSummary):
     offers: list[str]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(HubObject):
     """What has happened to a job; `number` counts them."""
 
     number: int
@@ -295,8 +287,7 @@ class Event:
     at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Quote:
+class Quote(HubObject):
     """`escrow` is taken from the consumer's cash: the budget and `most_fee`; what is not spent comes back. `wait` are
     seconds before it starts, null where nothing is known. `quote` is as `bazaar quote --json` gives it."""
 
@@ -308,8 +299,7 @@ class Quote:
     quote: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Cash:
+class Cash(HubObject):
     """`kind` is deposit, payout or withdraw; `state` requested, done or refused."""
 
     id: str
@@ -323,8 +313,7 @@ class Cash:
     decided_at: dt.datetime | None
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(HubObject):
     """`cash:…` is money at the market, `escrow:…` what is locked for a job, `earned:…` a provider's pay. `balance` is
     in minor units of the market's currency."""
 
@@ -332,8 +321,7 @@ class Account:
     balance: int
 
 
-@dataclass(frozen=True)
-class Movement:
+class Movement(HubObject):
     """What one entry of the journal did to one account. `hash` is the journal's head at that entry."""
 
     seq: int
@@ -345,8 +333,7 @@ class Movement:
     hash: str
 
 
-@dataclass(frozen=True)
-class OperatorEntry:
+class OperatorEntry(HubObject):
     """One entry of the journal with all its postings, as the operator sees it."""
 
     seq: int
@@ -359,8 +346,7 @@ class OperatorEntry:
     postings: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Audit:
+class Audit(HubObject):
     """Whether every entry, sum and balance of the journal is as recorded."""
 
     ok: bool
@@ -369,8 +355,7 @@ class Audit:
     message: str
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(HubObject):
     """`signature` is the hub's, by Ed25519 over the canonical JSON of `body` with its kind, "hub-receipt"."""
 
     id: str
@@ -380,8 +365,7 @@ class Receipt:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Webhook:
+class Webhook(HubObject):
     """Where an organisation is told what happens."""
 
     id: str
@@ -389,8 +373,7 @@ class Webhook:
     created_at: dt.datetime
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(HubObject):
     """An event that a webhook was told, or is to be told: for about a day, until it answers with 2xx."""
 
     id: str
@@ -402,8 +385,7 @@ class Delivery:
     given_up_at: dt.datetime | None
 
 
-@dataclass(frozen=True)
-class NewWebhook:
+class NewWebhook(HubObject):
     """`secret` is shown this once. Bazaar-Signature is the HMAC-SHA256 under it of Bazaar-Timestamp, a point and the
     body, in hexadecimal digits."""
 
@@ -411,8 +393,7 @@ class NewWebhook:
     secret: str
 
 
-@dataclass(frozen=True)
-class RunStatus:
+class RunStatus(HubObject):
     """How far the run of an own arbiter has come at the hub, and whom its next round must ask."""
 
     entries: int = 0
@@ -422,8 +403,7 @@ class RunStatus:
     closed: bool = False
 
 
-@dataclass(frozen=True)
-class OwnMarket:
+class OwnMarket(HubObject):
     """`market` is the job's market.toml as its arbiter plays it, and `consumer` the name by which providers know the
     consumer."""
 

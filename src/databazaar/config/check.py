@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from databazaar.config.jobs import Job, job_of
-from databazaar.config.market_data import TableFaults, Use, data_of, read_tables, uses_of
+from databazaar.config.market_data import Use, data_of, read_tables, uses_of
 from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
+from databazaar.data.schema import TableFaults
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.payments import PricePerAccess
 from databazaar.randomness import oracle_key

@@ -6,7 +6,7 @@ The settings are checked by what the class declares. A package is loaded only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from databazaar.errors import BazaarError
@@ -26,7 +26,6 @@ from databazaar.settings import (
 
 if TYPE_CHECKING:
     from databazaar.config.market_file import MarketFile
-    from databazaar.oracles import Oracle
     from databazaar.payments import Payment
 
 
@@ -121,7 +120,7 @@ def _settings(
     known = {one.name: one for one in declared(rule) if one.in_files}
     for name in given:
         if name != "kind" and name not in known:
-            faults.unknown(_unknown(registry, rule.kind, inside(place, name), name, ["kind", *known]))
+            faults.add(_unknown(registry, rule, inside(place, name), name, ["kind", *known]))
     settings = _defaults(rule)
     for name, one in known.items():
         if name in given:
@@ -135,8 +134,10 @@ def _defaults(rule: type[Any]) -> dict[str, Any]:
     return {one.name: one.default for one in declared(rule) if one.in_files and not one.required}
 
 
-def _unknown(registry: Registry, kind: str, place: str, name: str, known: list[str]) -> str:
-    """A setting that this kind does not have, and perhaps another of ours has."""
+def _unknown(registry: Registry, rule: type[Any], place: str, name: str, known: list[str]) -> str:
+    """A setting that this kind does not have in files, and perhaps another of ours has."""
+    if name in {one.name for one in declared(rule)}:
+        return f"{place} is set from Python alone, as {rule.__name__}({name}=…): remove it"
     ours = [one for one in registry.kinds() if registry.is_bundled(one)]
     others = [
         one for one in ours if name in {setting.name for setting in declared(registry.find(one)) if setting.in_files}
@@ -144,18 +145,7 @@ def _unknown(registry: Registry, kind: str, place: str, name: str, known: list[s
     if not others:
         return unknown_setting(place, name, known)
     wanted, section = " or ".join(f'"{one}"' for one in others), place.removesuffix(f".{name}")
-    return f'{place} is for kind = {wanted} and {section}.kind = "{kind}": remove {name} or change the kind'
-
-
-def oracle_of(market: MarketFile) -> Oracle:
-    """How providers answer whose data are here."""
-    settings, every = dict(market.oracle.settings), market.training.halve_every
-    if every and "step" in settings:
-        from databazaar.learning.task import Halving
-
-        settings["step"] = Halving(settings["step"], every)
-    oracle: Oracle = replace(market.oracle, settings=settings).build(market.facts())
-    return oracle
+    return f'{place} is for kind = {wanted} and {section}.kind = "{rule.kind}": remove {name} or change the kind'
 
 
 def oracle_settings(market: MarketFile) -> dict[str, Any]:
@@ -169,7 +159,7 @@ def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment
     """The payment. `rows` counts those of each provider, where that is paid by the rows that an ask learns from."""
 
     def rows_of_an_access() -> list[int]:
-        oracle = oracle_of(market)
+        oracle = market.built("oracle")
         return [int((oracle.batches(count, key=0) >= 0).sum()) for count in rows()]
 
     payment: Payment = market.payment.build(market.facts(rows_of_an_access))

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import Aggregator
-from databazaar.config.chosen_rules import oracle_of, oracle_settings, payment_of
+from databazaar.config.chosen_rules import oracle_settings, payment_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
 from databazaar.config.sections import FederationSettings, ProviderSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
-from databazaar.data.reference import TableReference
-from databazaar.data.tables import Schema
+from databazaar.data.tables import Schema, TableReference
 from databazaar.defence import Defence
 from databazaar.engines import make_engine
 from databazaar.errors import BazaarError
 from databazaar.learning.asked_rows import refuse_few_rows
-from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.inspection.coverage import NO_DEFENCE, MarketShape, blind_spots, meaning
+from databazaar.models import ModelForm
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
@@ -39,7 +38,7 @@ from databazaar.stops import Stop
 
 if TYPE_CHECKING:
     from databazaar.engines import Engine
-    from databazaar.federation.job import FederatedJob
+    from databazaar.federation.engine import FederatedJob
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,6 @@ class Job:
     federation: FederatedJob | None = None
     buyer: str = ""
     target_scale: float = 1.0
-    cluster: dict[str, Any] = field(default_factory=dict)
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds what is wrong with the job before anything is written."""
@@ -83,11 +81,11 @@ class Job:
         )
 
     def chosen_engine(self) -> str | Engine:
-        """The engine's name; or the engine, which the caller closes, where a name does not say all of it."""
-        settings = self.cluster if self.federation is None else {"federation": self.federation}
-        if not settings:
+        """The engine's name; or a federated engine, which the caller closes."""
+        if self.federation is None:
             return self.engine
-        return make_engine(self.engine, self.consumer.task.copied(), self.providers, self.device, **settings)
+        task = self.consumer.task.copied()
+        return make_engine(self.engine, task, self.providers, self.device, federation=self.federation)
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
@@ -128,8 +126,9 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
     """The job of a market whose files are in this folder; they are read where no `data` are given."""
     data = load_data(market, folder) if data is None else data
     federated = market.federation if market.engine.kind == "federated" else None
-    oracle = None if federated is not None else oracle_of(market)
+    oracle = None if federated is not None else market.built("oracle")
     if isinstance(oracle, LocalSGD):
+        oracle = replace(oracle, step=_halving(market, market.oracle.settings["step"]))
         refuse_long_asks({id: oracle.step_count(len(y)) * oracle.batch_size for id, (_, y) in data.providers.items()})
     consumer = _consumer(market, data)
     providers = [
@@ -153,7 +152,6 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
         seed=market.seed,
         engine=market.engine.kind,
         device=market.engine.device,
-        cluster=market.engine.cluster,
         recipe={
             "job": "market",
             "market": plain(market),
@@ -184,7 +182,7 @@ def _reference(market: MarketFile, folder: Path, data: MarketData, provider: Pro
 
 
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
-    from databazaar.federation.job import FederatedJob
+    from databazaar.federation.engine import FederatedJob
 
     oracle, step = asked_work(market)
     refuse_few_rows(oracle)
@@ -202,17 +200,17 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         wait=settings.wait,
         consumer=settings.consumer or market.consumer.name,
         contract=settings.contract,
-        pack=settings.packs,
     )
 
 
 def asked_work(market: MarketFile) -> tuple[dict[str, Any], float | Halving]:
     """The oracle's settings as a message to remote providers has them, and its step, which may change by the round."""
     oracle = oracle_settings(market)
-    return oracle, _halving(oracle["step"], market.training.halve_every)
+    return oracle, _halving(market, oracle["step"])
 
 
-def _halving(step: float, every: int | None) -> float | Halving:
+def _halving(market: MarketFile, step: float) -> float | Halving:
+    every = market.training.halve_every
     return Halving(step, every) if every else step
 
 
@@ -233,7 +231,7 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         holdout=holdout,
         utility=market.built("utility"),
         per_round=market.per_round,
-        step=_halving(market.training.step, market.training.halve_every),
+        step=_halving(market, market.training.step),
         currency=market.currency,
         train=train,
         audit=audit,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from databazaar.data.memory_limits import memory
 from databazaar.errors import BazaarError
-from databazaar.learning.kinds import ModelForm
+from databazaar.models import ModelForm
 from databazaar.money import Currency
 from databazaar.roster import PriceChange
 from databazaar.settings import Fault
 
 if TYPE_CHECKING:
-    from databazaar.config.sections import MarketSettings, ProviderSettings
+    from databazaar.config.sections import ProviderSettings
 
 MOST_PROVIDERS = 100_000
 MOST_PER_ROUND = 100_000
@@ -110,20 +110,6 @@ def _price(currency: Currency, written: int | str, field: str) -> int:
     if amount == 0:
         raise BazaarError(f"{field} = {written!r} would make access free and a run endless: write a price above zero")
     return amount
-
-
-def limits_of(currency: Currency, market: MarketSettings) -> tuple[dict[str, int], list[str]]:
-    """The consumer's limits in minor units, as far as they are given, and what is wrong with them."""
-    limits, faults = {}, list[str]()
-    for name in ("most_per_access", "most_per_round"):
-        written = getattr(market, name)
-        if written is None:
-            continue
-        try:
-            limits[name] = minor(currency, written, f"market.{name}")
-        except BazaarError as fault:
-            faults.append(Fault(str(fault), f"market.{name}"))
-    return limits, faults
 
 
 def unpayable(

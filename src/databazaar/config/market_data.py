@@ -5,58 +5,25 @@ The same code reads them for a run, which ends at the first fault, and for a che
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from databazaar.config.market_file import MarketFile, too_much_kept
 from databazaar.config.sections import AUDIT, TRAIN, DataSettings, ProviderSettings
-from databazaar.data.encoders import Encoder
-from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
-from databazaar.data.market_profile import Profiler, column_uses
 from databazaar.data.profile_record import MarketProfile, TableProfile
+from databazaar.data.profiler import Profiler, column_uses
+from databazaar.data.schema import FirstFault, TableFaults
 from databazaar.data.tables import Array, Schema, TableFile, read_table
 from databazaar.errors import BazaarError
 from databazaar.learning.split import split_rows
 
 FEWEST = 20
 """From so many rows on, a hold-out of which nothing is said is divided."""
-Given = TypeVar("Given")
-
-
-class TableFaults:
-    """Sentences in the order found, each once."""
-
-    def __init__(self) -> None:
-        self._sentences: dict[str, None] = {}
-
-    @property
-    def found(self) -> tuple[str, ...]:
-        return tuple(self._sentences)
-
-    def add(self, sentences: Iterable[str]) -> None:
-        self._sentences.update(dict.fromkeys(sentences))
-
-    def caught(self, attempt: Callable[[], Given], who: Iterable[str] = ("",)) -> Given | None:
-        """What an attempt gives, None where it was at fault. `who` are those whose fault it is, as sentences begin."""
-        try:
-            return attempt()
-        except BazaarError as fault:
-            self.add(f"{whose}{fault}" for whose in who)
-            return None
-
-
-class FirstFault(TableFaults):
-    """Ends at the first fault."""
-
-    def add(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            raise BazaarError(sentence) from None
 
 
 class EncodedTable(NamedTuple):
@@ -121,7 +88,7 @@ def read_labelled(data: DataSettings, path: Path) -> TableFile:
     return read_table(path, data.format).labelled(data.target, data.task)
 
 
-def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
+def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | None = None) -> Schema:
     """The encoding that the hold-out gives by the settings of [data]."""
     return Schema.fit(
         holdout.frame,
@@ -129,8 +96,9 @@ def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
         task=data.task,
         features=data.features,
         categorical=data.categorical,
-        day_first=_day_first(data),
+        day_first=None if data.dates is None else data.dates == "day-first",
         where=str(holdout.path),
+        faults=faults,
     )
 
 
@@ -175,13 +143,11 @@ class _Reading:
             self._profile(self._profiler, file, table, uses)
 
     def _encode(self, schema: Schema, file: Path, table: TableFile, who: list[str]) -> None:
-        frame, where = table.frame, str(table.path)
-        if self._found.schema is not None:
-            encoded = self._faults.caught(lambda: EncodedTable(*schema.encode(frame, where)), who)
-            if encoded is not None:
-                self._found.encoded[file] = encoded
-                return
-        self._faults.add(f"{whose}{fault}" for fault in schema.faults_in(frame, where) for whose in who)
+        faults = TableFaults()
+        encoded = schema.encode(table.frame, str(table.path), faults)
+        self._faults.add(f"{whose}{fault}" for fault in faults.found for whose in who)
+        if self._found.schema is not None and not faults.found:
+            self._found.encoded[file] = EncodedTable(*encoded)
 
     def _profile(self, profiler: Profiler, file: Path, table: TableFile, uses: list[Use]) -> None:
         left, notes = table.unlabelled, table.notes
@@ -203,27 +169,12 @@ class _Reading:
         columns = column_uses(self._schema, self._holdout.frame, self._data.features)
         return Profiler(self._holdout.frame, self._data.target, self._data.task, columns)
 
-    def _fitted(self, holdout: TableFile) -> Schema:
+    def _fitted(self, holdout: TableFile) -> Schema | None:
         """The market's encoding; where the hold-out is at fault, that of the columns which are not."""
-        self._found.schema = self._faults.caught(lambda: fit_schema(self._data, holdout))
-        return self._found.schema or self._usable(holdout)
-
-    def _usable(self, holdout: TableFile) -> Schema:
-        """Columns are read one by one, so that one at fault does not hide the others."""
-        data, frame, where, faults = self._data, holdout.frame, str(holdout.path), self._faults
-        names = [str(name) for name in frame.columns]
-        faults.caught(lambda: chosen_columns(names, data.target, data.features, data.categorical, where))
-        marked, wanted, fitted = set(data.categorical or ()), set(data.features or ()), list[Encoder | LeftOut | None]()
-        for name in names:
-            if name != data.target and (data.features is None or name in wanted):
-                fit = partial(fit_column, frame[name], name in marked, name in wanted, _day_first(data), where)
-                fitted.append(faults.caught(fit))
-        schema = Schema.of_columns(data.target, data.task, (column for column in fitted if column is not None))
-        return faults.caught(lambda: schema.with_target(frame, where)) or schema
-
-
-def _day_first(data: DataSettings) -> bool | None:
-    return None if data.dates is None else data.dates == "day-first"
+        before = self._faults.found
+        schema = self._faults.caught(lambda: fit_schema(self._data, holdout, self._faults))
+        self._found.schema = schema if self._faults.found == before else None
+        return schema
 
 
 @dataclass(frozen=True)

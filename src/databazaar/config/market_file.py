@@ -13,7 +13,7 @@ from typing import Any
 
 from databazaar.aggregators.protocol import AGGREGATORS
 from databazaar.config.chosen_rules import Chosen, chosen, chosen_list
-from databazaar.config.limits import MOST_PROVIDERS, limits_of, minor, price_faults, refuse_endless, unpayable
+from databazaar.config.limits import MOST_PROVIDERS, minor, price_faults, refuse_endless, unpayable
 from databazaar.config.sections import (
     AUDIT,
     TRAIN,
@@ -124,13 +124,15 @@ class MarketFile:
         return unpayable(self.currency, budget, self.limits_minor, self.per_round, prices)
 
     def _amount_faults(self) -> Iterator[str]:
-        try:
-            object.__setattr__(self, "budget_minor", minor(self.currency, self.market.budget, "market.budget"))
-        except BazaarError as fault:
-            yield Fault(str(fault), "market.budget")
-        limits, faults = limits_of(self.currency, self.market)
-        object.__setattr__(self, "limits_minor", limits)
-        yield from faults
+        amounts: dict[str, int] = {}
+        for name in ("budget", "most_per_access", "most_per_round"):
+            written = getattr(self.market, name)
+            try:
+                amounts |= {} if written is None else {name: minor(self.currency, written, f"market.{name}")}
+            except BazaarError as fault:
+                yield Fault(str(fault), f"market.{name}")
+        object.__setattr__(self, "budget_minor", amounts.pop("budget", -1))
+        object.__setattr__(self, "limits_minor", amounts)
         for place, provider in enumerate(self.providers):
             yield from price_faults(self.currency, provider, f"providers[{place}]")
 

@@ -20,7 +20,6 @@ MOST = 10**9
 DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d{1,3})?)")
 TRAIN, AUDIT = 0.5, 0.2
 """The shares of the hold-out to start from and to audit by where nothing is said."""
-CLUSTER = re.compile(r"(ray://)?[A-Za-z0-9.\-\[\]:]{1,250}:\d{1,5}")
 
 
 def _amount(value: object) -> str | None:
@@ -67,8 +66,8 @@ def _character(value: object) -> str | None:
     return "must be one character" if isinstance(value, str) and len(value) != 1 else None
 
 
-def _matches(pattern: re.Pattern[str], value: object) -> str | None:
-    return "is not understood" if isinstance(value, str) and not pattern.fullmatch(value) else None
+def _device(value: object) -> str | None:
+    return "is not understood" if isinstance(value, str) and not DEVICE.fullmatch(value) else None
 
 
 def _engine(value: object) -> str | None:
@@ -198,29 +197,7 @@ class EngineSettings:
     """Where answers are computed."""
 
     kind: str = setting("vectorized", "all providers of a round at once", check=_engine)
-    device: str = setting(
-        "auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=lambda value: _matches(DEVICE, value)
-    )
-    address: str | None = setting(
-        None,
-        'for kind = "ray": "host:6379" on a machine of the cluster, or "ray://host:10001"',
-        check=lambda value: _matches(CLUSTER, value),
-        example="host:6379",
-        without="a cluster on this machine",
-    )
-    workers: int | None = setting(
-        None,
-        'for kind = "ray": how many processes compute',
-        at_least=1,
-        at_most=MOST,
-        example=2,
-        without="one for each processor",
-    )
-
-    @property
-    def cluster(self) -> dict[str, Any]:
-        """What only the engine ray is told."""
-        return {"address": self.address, "workers": self.workers} if self.kind == "ray" else {}
+    device: str = setting("auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=_device)
 
 
 @dataclass(frozen=True)
@@ -241,13 +218,6 @@ class FederationSettings:
     contract: str = setting(
         "", "by which contract they are asked; a hub writes its own", check=_visible_or_empty, example="job-1"
     )
-    compression: Literal["none", "zlib"] = setting(
-        "none", "of large questions and answers on their way; it pays on slow lines alone"
-    )
-
-    @property
-    def packs(self) -> bool:
-        return self.compression != "none"
 
 
 @dataclass(frozen=True)

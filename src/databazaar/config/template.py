@@ -61,13 +61,15 @@ def in_files(rule: type[Any]) -> list[Setting]:
 
 
 def summary(rule: type[Any]) -> str:
-    """What a rule is, in a line: the first of its module.
+    """What a rule is, in a line: the first of its module, or of its class where the module has several.
 
     >>> from databazaar.aggregators import Krum
     >>> summary(Krum)
     'the mean of those updates that have others near them'
     """
-    text = (sys.modules[rule.__module__].__doc__ or "").strip().splitlines()[0].rstrip(".")
+    alone = rule.__module__.endswith(f".{rule.kind.replace('-', '_')}")
+    doc = sys.modules[rule.__module__].__doc__ if alone else rule.__doc__
+    text = (doc or "").strip().splitlines()[0].rstrip(".")
     return text[:1].lower() + text[1:]
 
 

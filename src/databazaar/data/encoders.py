@@ -9,32 +9,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
-from databazaar.data.schema_message import DatePart
+from databazaar.data.schema_message import CategoricalFields, DateFields, DatePart, HashedFields, NumericFields
 from databazaar.errors import BazaarError
 
 Features: TypeAlias = npt.NDArray[np.float32]
 LIMIT = 10.0
 
 
-@dataclass(frozen=True)
-class NumericColumn:
+class NumericColumn(NumericFields):
     """A column standardised as (value - mean) / scale; a constant column has scale 1.
 
     A missing value is the hold-out's median. Where the hold-out misses some, `missing` adds a 0/1 feature.
     """
-
-    name: str
-    mean: float
-    scale: float
-    median: float = 0.0
-    missing: bool = False
 
     @classmethod
     def fit(cls, name: str, values: Floats) -> NumericColumn:
@@ -45,11 +37,12 @@ class NumericColumn:
         median = (lower if lower == upper else lower / 2 + upper / 2) + 0.0
         largest = max(abs(float(given[0])), abs(float(given[-1])))
         if given[0] == given[-1]:
-            return cls(name, float(given[0]) + 0.0, 1.0, median, missing)
+            return cls.model_construct(name=name, mean=float(given[0]) + 0.0, scale=1.0, median=median, missing=missing)
         shrunk = given / largest
         mean, scale = float(shrunk.mean()) * largest, float(shrunk.std()) * largest
         usable = scale > largest * 1e-12 and scale > np.finfo(np.float64).tiny
-        return cls(name, mean + 0.0, scale if usable else 1.0, median, missing)
+        scale = scale if usable else 1.0
+        return cls.model_construct(name=name, mean=mean + 0.0, scale=scale, median=median, missing=missing)
 
     @property
     def width(self) -> int:
@@ -60,35 +53,23 @@ class NumericColumn:
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name} (missing)") if self.missing else (self.name,)
 
-    def standardise(self, values: Floats) -> Features:
-        with np.errstate(over="ignore"):
-            standard = (values - self.mean) / self.scale
-        clipped: Features = np.clip(standard, -LIMIT, LIMIT).astype(np.float32)
-        return clipped
-
     def encode(self, column: Column, out: Features, where: str) -> None:
         self.fill(as_numbers(column, where, "the hold-out has numbers"), out)
 
     def fill(self, values: Floats, out: Features) -> None:
         """The features of numbers that have been read, NaN where one is missing."""
         gone = np.isnan(values)
-        out[:, 0] = self.standardise(np.where(gone, self.median, values))
+        out[:, 0] = standardised(np.where(gone, self.median, values), self.mean, self.scale)
         if self.missing:
             out[:, 1] = gone
 
 
-@dataclass(frozen=True)
-class CategoricalColumn:
+class CategoricalColumn(CategoricalFields):
     """A column as one 0/1 feature per category of the hold-out.
 
     Where the hold-out has rare categories, `other` adds a feature for them and for all that it does not have;
     otherwise those are all zeros. Where it misses values, `missing` adds a feature for these.
     """
-
-    name: str
-    categories: tuple[str, ...]
-    other: bool = False
-    missing: bool = False
 
     @property
     def width(self) -> int:
@@ -126,16 +107,11 @@ class CategoricalColumn:
         return found
 
 
-@dataclass(frozen=True)
-class HashedColumn:
+class HashedColumn(HashedFields):
     """A column of many categories: each is a 1 in one of `buckets` features, which it may share with others.
 
     A category has the same bucket, `bucket_of`, in every table; nothing of the hold-out's categories is kept.
     """
-
-    name: str
-    buckets: int
-    missing: bool = False
 
     @property
     def width(self) -> int:
@@ -156,22 +132,13 @@ class HashedColumn:
         mark(out, found.spread(places, self.place_of_missing))
 
 
-@dataclass(frozen=True)
-class DateColumn:
+class DateColumn(DateFields):
     """A column of dates or times by `parts`: days, standardised, and places in the year, the week and the day.
 
     A place in a cycle is its sine and cosine, so that Sunday is near Monday. A missing date has the hold-out's
     median day and no place in any cycle; where the hold-out misses some, `missing` adds a 0/1 feature.
     `day_first` reads 03/04/2024 where no other date of the column shows the order.
     """
-
-    name: str
-    parts: tuple[DatePart, ...]
-    mean: float
-    scale: float
-    median: float
-    missing: bool = False
-    day_first: bool = True
 
     @classmethod
     def fit(cls, name: str, days: Floats, day_first: bool) -> DateColumn:
@@ -180,7 +147,7 @@ class DateColumn:
         parts: list[DatePart] = ["days"] if len(np.unique(np.floor(given))) > 1 else []
         parts += [part for part in ("year", "week", "day") if len(np.unique(place_in(part, given))) > 1]
         scaled = NumericColumn.fit(name, days)
-        return cls(name, tuple(parts), scaled.mean, scaled.scale, scaled.median, scaled.missing, day_first)
+        return cls.model_construct(parts=tuple(parts), day_first=day_first, **scaled.model_dump())
 
     @property
     def width(self) -> int:
@@ -203,7 +170,7 @@ class DateColumn:
         place = 0
         for part in self.parts:
             if part == "days":
-                out[:, place] = NumericColumn(self.name, self.mean, self.scale).standardise(filled)
+                out[:, place] = standardised(filled, self.mean, self.scale)
                 place += 1
                 continue
             angle = 2 * np.pi * place_in(part, filled)
@@ -215,6 +182,13 @@ class DateColumn:
 
 
 Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn
+
+
+def standardised(values: Floats, mean: float, scale: float) -> Features:
+    with np.errstate(over="ignore"):
+        standard = (values - mean) / scale
+    clipped: Features = np.clip(standard, -LIMIT, LIMIT).astype(np.float32)
+    return clipped
 
 
 def bucket_of(text: str, buckets: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +21,9 @@ from databazaar.data.columns import (
     refuse_unreadable,
     suggestion,
 )
-from databazaar.data.date_text import days_in
 from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
-from databazaar.data.number_text import look_like_codes, numbers_in
-from databazaar.data.schema_message import Reason
+from databazaar.data.schema_message import LeftOut
+from databazaar.data.text_values import days_in, look_like_codes, numbers_in
 from databazaar.errors import BazaarError
 
 MOST_CATEGORIES = 128
@@ -39,14 +37,6 @@ IDENTIFIERS = 0.95
 """A column of names of which more than this share of the rows differ has nothing to recognise in other rows."""
 TYPING_ERRORS = 0.05
 """The largest share of a column's values that is taken for typing errors among numbers or dates."""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A column that tells nothing, or nothing that carries over to other rows: empty, constant, or an identifier."""
-
-    name: str
-    why: Reason
 
 
 def chosen_columns(
@@ -92,20 +82,20 @@ def fit_column(
     column = plain(column)
     kind = "names" if names else kind_of(column)
     if column.isna().all():
-        return LeftOut(name, "empty")
+        return LeftOut.model_construct(name=name, why="empty")
     if kind == "number":
         return NumericColumn.fit(name, as_numbers(column, where, "numbers were expected"))
     if kind == "date":
         return _dates(name, as_days(column, where, day_first=True), day_first=True)
     found = as_texts(column, where)
     if not found.texts:
-        return LeftOut(name, "empty")
+        return LeftOut.model_construct(name=name, why="empty")
     read = _read(column, found, day_first, where) if kind == "text" else None
     if read is not None:
         return read
     many = len(found.texts) > max(MOST_CATEGORIES, IDENTIFIERS * found.counts.sum())
     if many and not (names or wanted):
-        return LeftOut(name, "identifier")
+        return LeftOut.model_construct(name=name, why="identifier")
     return _categories(name, found)
 
 
@@ -137,7 +127,7 @@ def _all_but_errors(
 
 def _dates(name: str, days: Floats, day_first: bool) -> DateColumn | LeftOut:
     fitted = DateColumn.fit(name, days, day_first)
-    return fitted if fitted.parts else LeftOut(name, "constant")
+    return fitted if fitted.parts else LeftOut.model_construct(name=name, why="constant")
 
 
 def _categories(name: str, found: Texts) -> CategoricalColumn | HashedColumn:
@@ -146,6 +136,6 @@ def _categories(name: str, found: Texts) -> CategoricalColumn | HashedColumn:
     rare = counts < min(RARE_ROWS, RARE_SHARE * rows)
     many = len(counts) > MOST_CATEGORIES or counts[rare].sum() > rows / 2
     if many or max(map(len, found.texts)) > LONGEST_CATEGORY:
-        return HashedColumn(name, BUCKETS, missing)
+        return HashedColumn.model_construct(name=name, buckets=BUCKETS, missing=missing)
     kept = sorted(text for text, grouped in zip(found.texts, rare, strict=True) if not grouped)
-    return CategoricalColumn(name, tuple(kept), bool(rare.any()), missing)
+    return CategoricalColumn.model_construct(name=name, categories=tuple(kept), other=bool(rare.any()), missing=missing)

@@ -12,35 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Floats, as_numbers, as_texts, kind_of, plain
-from databazaar.data.date_text import days_in, days_of
-from databazaar.data.number_text import numbers_in
 from databazaar.data.profile_record import TableProfile, Understood
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.target import Classes, classes_of, places_of
+from databazaar.data.text_values import days_in, days_of, numbers_in
 from databazaar.errors import BazaarError
 
 MOST_STRANGE = 50
 FARTHEST = 1e6
 Names: TypeAlias = npt.NDArray[Any]
 """The category of each row, None where there is none."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """What the hold-out's numbers of one column are like."""
-
-    least: float
-    most: float
-    mean: float
-    scale: float
-
-    @classmethod
-    def of(cls, values: Floats) -> Spread | None:
-        known = values[~np.isnan(values)]
-        if not len(known):
-            return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            return cls(float(known.min()), float(known.max()), float(known.mean()), float(known.std()))
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,6 @@ class Baseline:
         self.frame, self.target = frame, target
         self._kinds: dict[str, Understood] = {**understood, target: "number" if task == "regression" else "category"}
         self._own = comparable(frame, self._kinds)
-        self._spreads = {name: Spread.of(values) for name, values in self._own.floats.items()}
         self.known = {name: {text for text in texts if text is not None} for name, texts in self._own.names.items()}
         self._rows = fingerprints(self._own)
         self._classes = _classes(frame[target]) if task == "classification" else ()
@@ -90,7 +70,7 @@ class Baseline:
         columns = self._own if own else comparable(frame, self._kinds)
         rows = self._rows if own else fingerprints(columns)
         complete = len(columns.floats) + len(columns.names) == len(self._kinds)
-        numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
+        numbers = {name: _numbers(values, self._own.floats[name]) for name, values in columns.floats.items()}
         categories = {
             name: _categories(texts, self.known[name])
             for name, texts in columns.names.items()
@@ -133,13 +113,14 @@ class Baseline:
             return {str(name): float(share) for name, share in shares.items()}
 
 
-def _numbers(values: Floats, spread: Spread | None) -> Numbers:
-    known = values[~np.isnan(values)]
-    if spread is None or not len(known):
+def _numbers(values: Floats, own: Floats) -> Numbers:
+    known, usual = values[~np.isnan(values)], own[~np.isnan(own)]
+    if not len(usual) or not len(known):
         return Numbers(len(known))
-    outside = int(((known < spread.least) | (known > spread.most)).sum())
+    outside = int(((known < usual.min()) | (known > usual.max())).sum())
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = abs(float(known.mean()) - spread.mean) / (spread.scale or max(abs(spread.mean), 1.0))
+        mean, scale = float(usual.mean()), float(usual.std())
+        distance = abs(float(known.mean()) - mean) / (scale or max(abs(mean), 1.0))
     return Numbers(len(known), outside, min(distance, FARTHEST) if np.isfinite(distance) else FARTHEST)
 
 

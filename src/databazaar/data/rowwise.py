@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Floats, written
-from databazaar.data.date_text import days_in, days_of
 from databazaar.data.encoders import (
     CategoricalColumn,
     DateColumn,
@@ -28,10 +27,11 @@ from databazaar.data.encoders import (
     NumericColumn,
     bucket_of,
     mark,
+    standardised,
 )
-from databazaar.data.number_text import look_like_codes, numbers_in
 from databazaar.data.schema import Array, Schema
 from databazaar.data.target import place_of, spellings_of
+from databazaar.data.text_values import days_in, days_of, look_like_codes, numbers_in
 
 UNKNOWN = -1
 """The class of a row whose label is none of the schema's, or missing; in a regression it is NaN."""
@@ -54,8 +54,7 @@ def encode_rowwise(schema: Schema, frame: pd.DataFrame) -> tuple[npt.NDArray[np.
         place += encoder.width
     target = _column(frame, schema.target)
     if schema.task == "regression":
-        scaled = NumericColumn(schema.target, schema.target_mean, schema.target_scale)
-        return x, scaled.standardise(_read(target, _number, np.nan))
+        return x, standardised(_read(target, _number, np.nan), schema.target_mean, schema.target_scale)
     known = spellings_of(schema.classes)
     for place, name in enumerate(schema.class_names):
         known.setdefault(spelling(name), place)

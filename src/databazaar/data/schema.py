@@ -6,29 +6,67 @@ provider through the encoding. A schema is plain data: it travels to providers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from databazaar.data.columns import as_numbers, suggestion
-from databazaar.data.encoders import LIMIT, CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
-from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
-from databazaar.data.schema_message import MAX_WIDTH, SchemaMessage, TaskKind
-from databazaar.data.target import Classes, check_target, classes_of, column_names, places_of, refuse_without_target
+from databazaar.data.encoders import (
+    LIMIT,
+    CategoricalColumn,
+    DateColumn,
+    Encoder,
+    HashedColumn,
+    NumericColumn,
+    standardised,
+)
+from databazaar.data.holdout import chosen_columns, fit_column
+from databazaar.data.schema_message import MAX_WIDTH, MOST_COLUMNS, LeftOut, SchemaMessage, TaskKind
+from databazaar.data.target import check_target, classes_of, column_names, places_of, refuse_without_target
 from databazaar.errors import BazaarError
 
 __all__ = ["LIMIT", "Array", "Schema"]
 
 Array: TypeAlias = npt.NDArray[Any]
+Given = TypeVar("Given")
 
 
-@dataclass(frozen=True)
-class Schema:
+class TableFaults:
+    """Sentences in the order found, each once."""
+
+    def __init__(self) -> None:
+        self._sentences: dict[str, None] = {}
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._sentences)
+
+    def add(self, sentences: Iterable[str]) -> None:
+        self._sentences.update(dict.fromkeys(sentences))
+
+    def caught(self, attempt: Callable[[], Given], who: Iterable[str] = ("",)) -> Given | None:
+        """What an attempt gives, None where it was at fault. `who` are those whose fault it is, as sentences begin."""
+        try:
+            return attempt()
+        except BazaarError as fault:
+            self.add(f"{whose}{fault}" for whose in who)
+            return None
+
+
+class FirstFault(TableFaults):
+    """Ends at the first fault."""
+
+    def add(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            raise BazaarError(sentence) from None
+
+
+class Schema(SchemaMessage):
     """The encoding of every table of a market: numbers first, then categories, hashed categories and dates.
 
     >>> holdout = pd.DataFrame({"amount": [1.0, 3.0], "channel": ["web", "shop"], "fraud": ["no", "yes"]})
@@ -40,16 +78,10 @@ class Schema:
     ([[-1.0, 0.0, 1.0], [1.0, 1.0, 0.0]], [0, 1])
     """
 
-    target: str
-    task: TaskKind
-    numeric: tuple[NumericColumn, ...] = ()
-    categorical: tuple[CategoricalColumn, ...] = ()
-    hashed: tuple[HashedColumn, ...] = ()
-    dates: tuple[DateColumn, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    classes: Classes = ()
-    target_mean: float = 0.0
-    target_scale: float = 1.0
+    numeric: Annotated[tuple[NumericColumn, ...], Field(strict=False, max_length=MAX_WIDTH)]
+    categorical: Annotated[tuple[CategoricalColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    hashed: Annotated[tuple[HashedColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    dates: Annotated[tuple[DateColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
@@ -92,74 +124,72 @@ class Schema:
         categorical: Sequence[str] | None = None,
         day_first: bool | None = None,
         where: str = "holdout.csv",
+        faults: TableFaults | None = None,
     ) -> Schema:
         """Learn the encoding from the hold-out; without `features`, every column but the target is one.
 
-        `day_first` says how to read 03/04/2024 where no date of its column shows the order.
+        `day_first` says how to read 03/04/2024 where no date of its column shows the order. The first fault is raised;
+        where `faults` collect them, the encoding is that of the columns without one.
         """
+        faults = FirstFault() if faults is None else faults
         names = column_names(frame, where)
         check_target(names, target, where)
-        chosen = chosen_columns(names, target, features, categorical, where)
         refuse_without_target(frame, target, task, where)
         wanted, as_names = set(features or ()), set(categorical or ())
-        fitted = [fit_column(frame[name], name in as_names, name in wanted, day_first, where) for name in chosen]
-        schema = cls.of_columns(target, task, fitted)
-        if not schema.columns:
+        chosen = faults.caught(lambda: chosen_columns(names, target, features, categorical, where))
+        if chosen is None:
+            chosen = [name for name in names if name != target and (features is None or name in wanted)]
+        fits = (partial(fit_column, frame[name], name in as_names, name in wanted, day_first, where) for name in chosen)
+        fitted = [faults.caught(fit) for fit in fits]
+        parts: dict[str, Any] = {
+            name: tuple(column for column in fitted if isinstance(column, kind)) for name, kind in _COLUMNS.items()
+        }
+        schema = cls.model_construct(target=target, task=task, **parts, classes=(), target_mean=0.0, target_scale=1.0)
+        if not schema.columns and None not in fitted:
             why = ", ".join(f"{column.name!r} is {REASONS[column.why]}" for column in schema.left_out[:4])
-            raise BazaarError(f"{where}: no feature column tells anything ({why}): add columns")
+            faults.add([f"{where}: no feature column tells anything ({why}): add columns"])
         if schema.width > MAX_WIDTH:
-            raise BazaarError(
+            sentence = (
                 f"{where}: the columns make {schema.width} features, more than {MAX_WIDTH}: "
                 "list the columns to use as `features` in market.toml"
             )
-        return schema.with_target(frame, where)
+            faults.add([sentence])
+        return faults.caught(lambda: schema._with_target(frame, where)) or schema
 
-    @classmethod
-    def of_columns(cls, target: str, task: TaskKind, fitted: Iterable[Encoder | LeftOut]) -> Schema:
-        """The encoding of these columns, of whose target nothing is known yet."""
-        columns = list(fitted)
-        parts: dict[str, Any] = {
-            name: tuple(column for column in columns if isinstance(column, kind)) for name, kind in _COLUMNS.items()
-        }
-        return cls(target, task, **parts)
-
-    def with_target(self, frame: pd.DataFrame, where: str) -> Schema:
+    def _with_target(self, frame: pd.DataFrame, where: str) -> Schema:
         """The same encoding with the hold-out's classes, or the mean and the scale of its numbers."""
         if self.task == "classification":
-            return replace(self, classes=classes_of(frame[self.target], where))
+            return self.model_copy(update={"classes": classes_of(frame[self.target], where)})
         scaled = NumericColumn.fit(self.target, as_numbers(frame[self.target], where, _REGRESSION))
-        return replace(self, target_mean=scaled.mean, target_scale=scaled.scale)
+        return self.model_copy(update={"target_mean": scaled.mean, "target_scale": scaled.scale})
 
-    def encode(self, frame: pd.DataFrame, where: str) -> tuple[npt.NDArray[np.float32], Array]:
-        """x as float32 [rows, width], and y as int64 class places or float32 standardised targets."""
-        check_target(column_names(frame, where), self.target, where, " of the hold-out")
-        return self.encode_features(frame, where), self.encode_target(frame, where)
+    def encode(
+        self, frame: pd.DataFrame, where: str, faults: TableFaults | None = None
+    ) -> tuple[npt.NDArray[np.float32], Array]:
+        """x as float32 [rows, width], and y as int64 class places or float32 standardised targets. What `faults`
+        collect is left out of them, and so is a target whose classes are not known."""
+        faults = FirstFault() if faults is None else faults
+        faults.caught(lambda: check_target(column_names(frame, where), self.target, where, " of the hold-out"))
+        x, known = self.encode_features(frame, where, faults), bool(self.classes) or self.task == "regression"
+        y = faults.caught(lambda: self.encode_target(frame, where)) if known else None
+        return x, np.zeros(0) if y is None else y
 
-    def encode_features(self, frame: pd.DataFrame, where: str) -> npt.NDArray[np.float32]:
+    def encode_features(
+        self, frame: pd.DataFrame, where: str, faults: TableFaults | None = None
+    ) -> npt.NDArray[np.float32]:
         """x alone, of a table that needs no target."""
+        faults = FirstFault() if faults is None else faults
         column_names(frame, where)
         for name in self.columns:
-            _check_feature(frame, name, where)
+            faults.caught(partial(_check_feature, frame, name, where))
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         place = 0
         for encoder in self.encoders:
-            encoder.encode(frame[encoder.name], x[:, place : place + encoder.width], where)
+            if encoder.name in frame.columns:
+                features = x[:, place : place + encoder.width]
+                faults.caught(partial(encoder.encode, frame[encoder.name], features, where))
             place += encoder.width
         return x
-
-    def faults_in(self, frame: pd.DataFrame, where: str) -> Iterator[str]:
-        """All that is in the way of `encode`, which names only the first; the target where the hold-out's is known."""
-        for encoder in self.encoders:
-            try:
-                _check_feature(frame, encoder.name, where)
-                encoder.encode(frame[encoder.name], np.zeros((len(frame), encoder.width), dtype=np.float32), where)
-            except BazaarError as fault:
-                yield str(fault)
-        try:
-            if self.classes or self.task == "regression":
-                self.encode_target(frame, where)
-        except BazaarError as fault:
-            yield str(fault)
 
     def encode_target(self, frame: pd.DataFrame, where: str) -> Array:
         """y alone. A row without a target is refused: `labelled` leaves such rows out."""
@@ -168,7 +198,7 @@ class Schema:
         if self.task == "classification":
             return places_of(frame[self.target], self.classes, where)
         values = as_numbers(frame[self.target], where, _REGRESSION)
-        return NumericColumn(self.target, self.target_mean, self.target_scale).standardise(values)
+        return standardised(values, self.target_mean, self.target_scale)
 
     def in_units(self, values: Array) -> npt.NDArray[np.float64]:
         """Outputs of a regression in the target's own units."""
@@ -176,23 +206,19 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives an equal schema."""
-        return asdict(self)
+        return self.model_dump()
 
     @classmethod
     def from_dict(cls, message: object, where: str = "schema") -> Schema:
         """A schema that came from another party: every field is checked and none is added."""
         try:
-            parsed = SchemaMessage.model_validate(message)
+            schema = cls.model_validate(message)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "the schema"
             raise BazaarError(
                 f"{where}: {field} is not valid ({first['msg']}): use a schema that Schema.to_dict wrote"
             ) from None
-        fields = parsed.model_dump()
-        for name, kind in _COLUMNS.items():
-            fields[name] = tuple(kind(**column) for column in fields[name])
-        schema = cls(**fields)
         broken = schema._broken_rule()
         if broken:
             raise BazaarError(f"{where}: {broken}: use a schema that Schema.to_dict wrote")
@@ -212,7 +238,7 @@ class Schema:
         for date in self.dates:
             if len(set(date.parts)) < len(date.parts):
                 return f"dates: the parts of {date.name!r} are not distinct"
-        if len({type(label) for label in self.classes}) > 1 or list(self.classes) != sorted(set(self.classes)):  # type: ignore[type-var]
+        if len({type(label) for label in self.classes}) > 1 or list(self.classes) != sorted(set(self.classes)):
             return "classes are not sorted, distinct and of one type"
         if (len(self.classes) >= 2) != (self.task == "classification") or len(self.classes) == 1:
             return f"classes has {len(self.classes)} labels, which does not fit task = {self.task!r}"

@@ -1,4 +1,4 @@
-"""What may stand in a schema that came from another party: known fields, exact types, bounded sizes."""
+"""The fields of a schema, which may come from another party: exact types and bounded sizes. Read without pandas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ DatePart = Literal["days", "year", "week", "day"]
 Reason = Literal["empty", "constant", "identifier"]
 MAX_CATEGORIES = 1000
 MAX_BUCKETS = 1000
+MOST_COLUMNS = 10_000
+"""Of one kind but numbers."""
 MAX_WIDTH = 100_000
 LARGEST_LABEL = 2**53
 
@@ -22,10 +24,10 @@ _Label = Annotated[int, Field(ge=-LARGEST_LABEL, le=LARGEST_LABEL)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class _WireNumeric(_Strict):
+class NumericFields(_Strict):
     name: _Name
     mean: _Finite
     scale: _Scale
@@ -33,20 +35,20 @@ class _WireNumeric(_Strict):
     missing: bool
 
 
-class _WireCategorical(_Strict):
+class CategoricalFields(_Strict):
     name: _Name
     categories: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MAX_CATEGORIES)]
     other: bool
     missing: bool
 
 
-class _WireHashed(_Strict):
+class HashedFields(_Strict):
     name: _Name
     buckets: Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
     missing: bool
 
 
-class _WireDate(_Strict):
+class DateFields(_Strict):
     name: _Name
     parts: Annotated[tuple[DatePart, ...], Field(strict=False, min_length=1, max_length=4)]
     mean: _Day
@@ -56,7 +58,9 @@ class _WireDate(_Strict):
     day_first: bool
 
 
-class _WireLeftOut(_Strict):
+class LeftOut(_Strict):
+    """A column that tells nothing, or nothing that carries over to other rows: empty, constant, or an identifier."""
+
     name: _Name
     why: Reason
 
@@ -66,11 +70,11 @@ class SchemaMessage(_Strict):
 
     target: _Name
     task: TaskKind
-    numeric: Annotated[tuple[_WireNumeric, ...], Field(strict=False, max_length=MAX_WIDTH)]
-    categorical: Annotated[tuple[_WireCategorical, ...], Field(strict=False, max_length=10_000)]
-    hashed: Annotated[tuple[_WireHashed, ...], Field(strict=False, max_length=10_000)]
-    dates: Annotated[tuple[_WireDate, ...], Field(strict=False, max_length=10_000)]
-    left_out: Annotated[tuple[_WireLeftOut, ...], Field(strict=False, max_length=MAX_WIDTH)]
+    numeric: Annotated[tuple[NumericFields, ...], Field(strict=False, max_length=MAX_WIDTH)]
+    categorical: Annotated[tuple[CategoricalFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    hashed: Annotated[tuple[HashedFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    dates: Annotated[tuple[DateFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    left_out: Annotated[tuple[LeftOut, ...], Field(strict=False, max_length=MAX_WIDTH)]
     classes: Annotated[tuple[_Label | _Name, ...], Field(strict=False, max_length=MAX_CATEGORIES)]
     target_mean: _Finite
     target_scale: _Scale

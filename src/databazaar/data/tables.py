@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
@@ -204,3 +205,24 @@ def _named(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, list[s
 
 def _counts(column: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_integer_dtype(column.dtype) and (column.diff().iloc[1:] == 1).all())
+
+
+@dataclass(frozen=True)
+class TableReference:
+    """Reads and encodes a table wherever it is called: a worker on another machine reads its rows from a shared folder.
+    A row has this `shape`; the bytes of the file must have this `digest`."""
+
+    path: Path
+    digest: str
+    format: TableFormat
+    schema: Schema
+    shape: tuple[int, ...]
+
+    def __call__(self) -> tuple[npt.NDArray[np.float32], Array]:
+        if not self.path.is_file():
+            raise BazaarError(f"{self.path} is not on a worker's machine: share its folder with every machine")
+        table = read_table(self.path, self.format).labelled(self.schema.target, self.schema.task)
+        if table.digest != self.digest:
+            raise BazaarError(f"{self.path} has changed since the run began: put the old file back, or run anew")
+        x, y = self.schema.encode(table.frame, str(self.path))
+        return x.reshape(len(x), *self.shape), y

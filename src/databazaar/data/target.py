@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Texts, as_numbers, as_texts, is_boolean, kind_of, listed, plain, suggestion
-from databazaar.data.number_text import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, look_like_codes
 from databazaar.data.schema_message import LARGEST_LABEL, MAX_CATEGORIES, TaskKind
+from databazaar.data.text_values import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, look_like_codes
 from databazaar.errors import BazaarError
 
-Classes = tuple[int, ...] | tuple[str, ...]
+Classes = tuple[int | str, ...]
 _TRUE, _FALSE = "\0true", "\0false"
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines.stacks import BatchPlan
@@ -29,16 +28,6 @@ class Rows:
     keys: Tensor  # [R] int64, from randomness.oracle_keys
     steps: Tensor  # [R] float32
     largest: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        providers: NDArray[np.int64],
-        keys: NDArray[np.int64],
-        steps: NDArray[np.float32],
-        largest: int | None = None,
-    ) -> Rows:
-        return cls(torch.from_numpy(providers), torch.from_numpy(keys), torch.from_numpy(steps), largest)
 
     def to(self, device: torch.device) -> Rows:
         providers, keys, steps = (part.to(device, non_blocking=True) for part in self.tensors)

@@ -65,17 +65,9 @@ class PlainLayers:
         return (y[..., None] == torch.arange([z.shape[-1], *widths][-1], device=z.device)).to(z.dtype)
 
     def gradients(
-        self,
-        z: Tensor,
-        w: dict[str, Tensor],
-        targets: Tensor,
-        weights: Tensor,
-        *,
-        to_input: bool = True,
-        into: Tensor | None = None,
+        self, z: Tensor, w: dict[str, Tensor], targets: Tensor, weights: Tensor, *, to_input: bool = True
     ) -> tuple[Tensor, list[Tensor]]:
-        """∂/∂z (not worked out where it is not wanted), and the gradients in the order of `w`. The first is written
-        `into` a tensor, where one is given and the first layer is a ReLU."""
+        """∂/∂z (not worked out where it is not wanted), and the gradients in the order of `w`."""
         passed = [z]
         for name, layer in self._layers:
             h = passed[-1]
@@ -95,10 +87,8 @@ class PlainLayers:
                 if to_input or h is not z:
                     slope = torch.bmm(slope, w[f"{name}.weight"])
             elif type(layer) is nn.ReLU:
-                open_ = passed[
-                    place + 1
-                ].sign()  # h > 0, as numbers: a product with truth values takes three times as long
-                slope = torch.mul(slope, open_, out=into if h is z else None)
+                # sign() is h > 0 as numbers: a product with truth values takes three times as long
+                slope = slope * passed[place + 1].sign()
             else:
                 slope = slope * (1 - torch.tanh(h) ** 2)
         return slope, [found[name] for name in w]

@@ -71,7 +71,7 @@ class Cluster:
             self.workers = workers or processors
             if processors < max(1, self.workers):  # Ray would let tasks wait for ever
                 raise BazaarError(
-                    f"engine.workers = {self.workers} and the Ray cluster has {processors} processors: lower workers, "
+                    f"workers = {self.workers} and the Ray cluster has {processors} processors: lower workers, "
                     "or add machines"
                 )
         except BaseException:
@@ -101,7 +101,7 @@ class Cluster:
             )
         except Exception as reason:
             raise BazaarError(f"Ray does not start on this machine ({brief(reason)}): use another engine") from None
-        if ray.util.get_node_ip_address() not in LOOPBACK:  # type: ignore[no-untyped-call]
+        if ray.util.get_node_ip_address() not in LOOPBACK:
             raise BazaarError("this version of Ray does not keep to the loopback address: install ray==2.60.0")
         return ray
 
@@ -135,7 +135,7 @@ def _join(address: str, wait: float) -> Any:
         except Exception as reason:
             if time.monotonic() > until:
                 raise BazaarError(
-                    f"no Ray cluster answers at {address} ({brief(reason)}): start it, or mend engine.address, and "
+                    f"no Ray cluster answers at {address} ({brief(reason)}): start it, or mend RAY_ADDRESS, and "
                     "give its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
                 ) from None
             time.sleep(1.0)

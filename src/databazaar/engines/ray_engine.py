@@ -10,6 +10,7 @@ A worker keeps the data of the providers that it was asked for. It reads a table
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -37,8 +38,9 @@ RETRIES = 5
 class RayEngine(Engine):
     """Answers by tasks of a Ray cluster, to the same bits however many workers there are and whichever die.
 
-    Without an `address`, a cluster of its own starts on this machine with the first ask and ends with `close`; else it
-    is "host:6379" on one of the cluster's machines, or "ray://host:10001" from elsewhere, and goes on living. `workers`
+    Without an `address`, which may also stand in the environment as RAY_ADDRESS, a cluster of its own starts on this
+    machine with the first ask and ends with `close`; else it is "host:6379" on one of the cluster's machines, or
+    "ray://host:10001" from elsewhere, and goes on living. `workers`
     are at most as many as the cluster has processors, and that many where nothing is said. `wait` are the seconds that
     a cluster at ray:// has to answer. A callable oracle must be a function of the parameters alone: each worker has its
     own copy.
@@ -65,10 +67,11 @@ class RayEngine(Engine):
         refuse_without_ray()
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
             raise BazaarError(f"workers = {workers!r} must be a whole number of at least 1, or left out")
+        address = address or os.environ.get("RAY_ADDRESS") or None
         if address is None and workers is not None and workers > processors_here():
             raise BazaarError(
-                f"engine.workers = {workers} and this machine has {processors_here()} processors: lower workers, or "
-                "give the address of a cluster"
+                f"workers = {workers} and this machine has {processors_here()} processors: lower workers, or "
+                "set RAY_ADDRESS to that of a cluster"
             )
         LoopEngine(task, providers, CPU)  # refuses providers that cannot answer
         self._task, self._providers = task, list(providers)

@@ -1,40 +1,21 @@
-"""Stacks: many providers' work as one computation, in which row r trains its own copy of the model on its own data.
-
-There are several ways to compute one, each a class with a `kind` under `STACKS`. An engine tries them in order and
-takes the first that suits an oracle. Those of other packages are tried where the engine is asked for them by name.
-"""
+"""Stacks: many providers' work as one computation, in which row r trains its own copy of the model on its own data."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import vmap
 
-from databazaar.learning.models import split_fixed_prefix
-from databazaar.learning.oracles import Oracle
+from databazaar.engines.plain_layers import PlainLayers
+from databazaar.learning.models import LARGE, caller, split_fixed_prefix
+from databazaar.learning.oracles import Descent, Oracle
 from databazaar.learning.task import Task
-from databazaar.registry import Registry
-
-STACKS = Registry(
-    "stack",
-    {
-        "alone": "databazaar.engines.alone:Alone",
-        "stacked": "databazaar.engines.stacked:StackedOracle",
-    },
-)
-
-
-def default_stacks(device: torch.device) -> tuple[str, ...]:
-    """The kinds that are tried on a device; the last one suits every oracle.
-
-    >>> default_stacks(torch.device("cpu"))
-    ('stacked',)
-    """
-    return ("alone", "stacked") if device.type == "cuda" else ("stacked",)
 
 
 @dataclass(frozen=True)
@@ -87,8 +68,6 @@ class Stack(ABC):
     kind: ClassVar[str]
     floats_per_sample: int
     """Floats of one sample as this stack reads it, to size the chunks by."""
-    together: ClassVar[int | None] = None
-    """The most rows of one call, where there is such a bound."""
 
     @classmethod
     @abstractmethod
@@ -102,3 +81,65 @@ class Stack(ABC):
     @abstractmethod
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         """Updates [R, d] from parameters [R, d]. No look at a tensor's value, so that a CUDA graph can hold it."""
+
+
+class StackedOracle(Stack):
+    """Any oracle and any model that torch.func can map over: one vmapped forward pass per step.
+
+    Rows do not touch each other, so the gradient of the rows' summed loss holds every row's own gradient. Where all
+    layers are plain, the gradients are written out by hand instead (engines/plain_layers.py). The engine gives the rows
+    of a large model one at a time, and these are computed without vmap.
+    """
+
+    kind = "stacked"
+
+    @classmethod
+    def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> StackedOracle:
+        return cls(work.without_prefix.task, oracle, work.without_prefix.data)
+
+    def __init__(self, task: Task, oracle: Oracle, data: Data) -> None:
+        assert task.model is not None
+        self._layout = layout = task.layout
+        self._oracle = oracle
+        self._data = data
+        self.floats_per_sample = data.x[0].numel()
+        run = caller(task.model.train())
+
+        def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            with task.autocast(x.device):
+                outputs = run({**w, **fixed}, x)
+            return (weight * task.loss(outputs.to(weight.dtype), y)).sum()
+
+        def only_row(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            first, other = ({name: value[0] for name, value in named.items()} for named in (w, fixed))
+            return loss(first, other, x[0], y[0], weight[0])
+
+        self._losses = only_row if layout.width > LARGE else vmap(loss, randomness="error")
+        self._trainable = layout.names[: layout.trainable]
+        by_hand = data.x.dim() == 2 and isinstance(task.model, nn.Sequential) and task.precision == "float32"
+        plain = by_hand and PlainLayers.fit(task.model, task.loss)
+        self._plain = PlainLayers(task.model, task.loss) if plain else None  # type: ignore[arg-type]
+
+    def _gradients(
+        self, w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weights: Tensor
+    ) -> Sequence[Tensor]:
+        if self._plain is not None:
+            return self._plain.gradients(x, w, self._plain.targets(y, x), weights, to_input=False)[1]
+        leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
+        losses = self._losses(leaves, fixed, x, y, weights)
+        return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)
+
+    def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
+        descend = Descent.of(self._oracle)
+        data = self._data
+        moving = params.detach().clone()
+        everything = self._layout.unflatten(moving)
+        w = {name: everything[name] for name in self._trainable}
+        fixed = {name: view for name, view in everything.items() if name not in w}
+        samples = data.starts[plan.providers][:, None, None] + plan.local
+        for s in range(samples.shape[1]):
+            rows = samples[:, s]
+            gradients = self._gradients(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
+            descend(w, gradients, plan.steps[:, s])
+            del gradients  # not held while the next ones are made
+        return moving.sub_(params)

@@ -16,8 +16,8 @@ from databazaar.codes import Code
 from databazaar.engines.graphs import Captured
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.orders import ComputeUpdates, Planner, Rows
-from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, pick_device, raised, why_invalid
-from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
+from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, pick_device, raised
+from databazaar.engines.stacks import Data, Stack, StackedOracle, Workload
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.models import LARGE
@@ -45,23 +45,23 @@ class NotVectorizableError(Exception):
 
 @dataclass(frozen=True)
 class _Group:
-    """Providers that share an oracle, how much work each of all would have with it, and how rows are computed."""
+    """Providers that share an oracle, the work that each provider would have with it, and how rows are computed: `most`
+    of them at once."""
 
     oracle: Oracle
     work: Whole
     batch: int
     floats_per_sample: int
     compute: ComputeUpdates
-    bytes_per_row: int
-    together: int | None
+    most: int
 
 
 class VectorizedEngine(Engine):
     """Computes a round's updates side by side. Equal to `LoopEngine` to float tolerance; see `check_engine`.
 
-    Providers are grouped by oracle; each group is one stack. `stacks` are the kinds of stack that are tried for it, in
-    order (see engines/stacks.py). On CUDA the whole stack is captured as a graph and replayed, unless `graph` is off.
-    The attribute `stacks` names what was chosen for each oracle.
+    Providers are grouped by oracle; each group is one stack. `stacks` are classes of other packages that are tried for
+    it before `StackedOracle` (engines/stacks.py), which suits every oracle. On CUDA the whole stack is captured as a
+    graph and replayed, unless `graph` is off. The attribute `stacks` names what was chosen for each oracle.
     """
 
     kind = "vectorized"
@@ -82,7 +82,7 @@ class VectorizedEngine(Engine):
         providers: Sequence[Provider],
         device: torch.device,
         *,
-        stacks: Sequence[str] | None = None,
+        stacks: Sequence[type[Stack]] = (),
         graph: bool = True,
     ) -> None:
         self.device = device
@@ -94,13 +94,16 @@ class VectorizedEngine(Engine):
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
         self._group_of = np.array([places[oracle] for oracle in oracles])
         self.stacks: dict[Oracle, str] = {}
-        kinds = default_stacks(device) if stacks is None else stacks
+        kinds: list[type[Stack]] = [*stacks, StackedOracle]
         self._groups = [self._make_group(work, oracle, place, kinds, graph) for oracle, place in places.items()]
 
-    def _make_group(self, work: Workload, oracle: Oracle, place: int, kinds: Sequence[str], graph: bool) -> _Group:
+    def _make_group(
+        self, work: Workload, oracle: Oracle, place: int, kinds: Sequence[type[Stack]], graph: bool
+    ) -> _Group:
         members = np.flatnonzero(self._group_of == place).tolist()
         planner = Planner(oracle, work.data.sizes, int(work.data.sizes[members].max()))
-        stack = _first_that_suits(kinds, work, oracle, planner.shape)
+        made = (kind.make(work, oracle, planner.shape) for kind in kinds)
+        stack = next(one for one in made if one is not None)
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         layout = work.task.layout
         assert work.task.model is not None
@@ -120,9 +123,9 @@ class VectorizedEngine(Engine):
         self.stacks[oracle] = f"{stack.kind}, CUDA graph" if on_graph else stack.kind
         floats = 5 * layout.width + stack.floats(planner.shape[0] * planner.shape[1])
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
-        together = 1 if layout.width > LARGE else stack.together
-        made: ComputeUpdates = Captured(compute) if on_graph else compute
-        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, made, 4 * floats, together)
+        most = 1 if layout.width > LARGE else max(1, CHUNK_BYTES.get(self.device.type, 2**31) // (4 * floats))
+        on_device = Captured(compute) if on_graph else compute
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, on_device, most)
 
     def _compute(self, params: Tensor, providers: Whole, seeds: Words, rounds: Whole) -> Tensor:
         if not self._groups:
@@ -135,7 +138,8 @@ class VectorizedEngine(Engine):
             steps = _steps(group.oracle, rounds[own])
             for places, largest in self._chunks(group, providers[own]):
                 chunk = own[places]
-                rows = Rows.of(providers[chunk], keys[chunk], steps[places], largest)
+                whose, key, step = map(torch.from_numpy, (providers[chunk], keys[chunk], steps[places]))
+                rows = Rows(whose, key, step, largest)
                 if len(chunk) == len(params):
                     return group.compute(params, rows)
                 result = params.new_empty(params.shape) if result is None else result
@@ -154,8 +158,6 @@ class VectorizedEngine(Engine):
         too much of the stack would be padding; a GPU has a graph for one shape, and time for padding. What is
         together depends on sizes alone, never on a clock: the same market gives the same bits.
         """
-        most = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
-        most = min(most, group.together or most)
         places, work, sizes = np.arange(len(providers)), group.work[providers], self._sizes[providers]
         on_cpu = self.device.type == "cpu"
         room = PADDED if isinstance(group.oracle, LocalSGD) else PADDED_GRADIENT
@@ -163,7 +165,7 @@ class VectorizedEngine(Engine):
         if uneven:
             places = (-work).argsort(kind="stable")
         while len(places):
-            count, longest = most, int(work[places].max())
+            count, longest = group.most, int(work[places].max())
             if on_cpu:
                 count = min(count, max(1, CACHED_FLOATS // (min(longest, group.batch) * group.floats_per_sample)))
             if uneven:
@@ -194,33 +196,25 @@ class VectorizedEngine(Engine):
         fine = (largest <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
         replies = [Replies(rows, {}) for rows in torch.split(updates, counts)]
         for place in np.unique(of_ask[~fine]).tolist():
-            good = fine[of_ask == place].tolist()
-            replies[place] = self._with_reasons(asks[place], replies[place].updates, good)
+            ask, rows = asks[place], replies[place].updates
+            found = zip(ask.providers, rows, strict=True)
+            replies[place] = Replies.of(ask, [self._why(index, ask) or row for index, row in found])
         return replies
 
     def _one_by_one(self, ask: Ask) -> Replies:
         """Large models: each from the same memory, and held until it is written where it stays."""
-        return Replies.of(ask, (self._alone(ask, index) for index in ask.providers))
-
-    def _alone(self, ask: Ask, index: int) -> Tensor | Code:
-        why = self._why(index, ask)
-        if why is not None:
-            return why
-        return self._compute(ask.params[None], np.array([index]), words([ask.seed]), np.array([ask.round]))[0]
-
-    def _with_reasons(self, ask: Ask, rows: Tensor, fine: Sequence[bool]) -> Replies:
-        reasons = {
-            index: self._why(index, ask) or why_invalid(row, ask.params)
-            for index, row, good in zip(ask.providers, rows, fine, strict=True)
-            if not good
-        }
-        failures = {index: why for index, why in reasons.items() if why is not None}
-        return Replies(torch.where(torch.tensor(fine, device=self.device)[:, None], rows, 0.0), failures)
+        seed, round = words([ask.seed]), np.array([ask.round])
+        answers = (
+            self._why(index, ask) or self._compute(ask.params[None], np.array([index]), seed, round)[0]
+            for index in ask.providers
+        )
+        return Replies.of(ask, answers)
 
     def _why(self, index: int, ask: Ask) -> Code | None:
-        provider = self._providers[index]
-        assert isinstance(provider.oracle, Oracle)
-        step = _step(provider.oracle, ask.round)
+        """Why the provider has no step in this round, where its schedule fails."""
+        oracle = self._providers[index].oracle
+        assert isinstance(oracle, Oracle)
+        step = _step(oracle, ask.round)
         return step if isinstance(step, Code) else None
 
     def close(self) -> None:
@@ -253,14 +247,6 @@ def _stackable(task: Task, providers: Sequence[Provider]) -> tuple[nn.Module, li
 def _generators(device: torch.device) -> list[Tensor]:
     """The states of torch's generators, which change when a model draws from them."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
-
-
-def _first_that_suits(kinds: Sequence[str], work: Workload, oracle: Oracle, shape: tuple[int, int]) -> Stack:
-    for kind in kinds:
-        stack: Stack | None = STACKS.find(kind).make(work, oracle, shape)
-        if stack is not None:
-            return stack
-    raise NotVectorizableError(f"no stack of the kinds {', '.join(kinds)} suits {oracle}")
 
 
 def _step(oracle: Oracle, round: int) -> float | Code:

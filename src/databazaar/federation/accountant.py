@@ -1,27 +1,65 @@
-"""What differential privacy has cost a provider so far: counted by Opacus, written down before any answer leaves."""
+"""What differential privacy has cost a dataset so far: counted by Opacus, written down before any answer leaves.
+
+There is one account for a dataset, over kits, markets and consumers: a folder of the user's, a file an account. An
+account knows its files by what is in them (their SHA-256) and by where they lie. The same rows never have two budgets;
+a file that was edited goes on with what it has spent; and a file that no account knows gets a fresh budget only when
+there is no account yet or the provider says so.
+"""
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import re
 import warnings
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, FiniteFloat
+
 from databazaar.errors import BazaarError
+from databazaar.federation.enrolment_files import write_json
 from databazaar.federation.policy import RefusedError
-from databazaar.federation.private_files import write_json
 from databazaar.files import alone
 
-History = list[tuple[float, float, int]]
+History = list[tuple[FiniteFloat, FiniteFloat, int]]
 """(noise multiplier, sample rate, steps) of all answers; all that is needed to know what was spent."""
 
 MOST_RATES = 200
 MOST_CONSUMERS = 1000
 OTHERS = "…"
 """Under this name all further consumers have one budget together, so that made-up names do not fill the file."""
+PLACE = "DATABAZAAR_ACCOUNTS"
+"""The environment variable that names another folder for the accounts."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Account(BaseModel):
+    """What the file of an account holds: all answers, those to each consumer, and the data that they were about."""
+
+    history: History
+    consumers: dict[str, History] = {}
+    delta: float = 1e-5
+    epsilon: float = 0.0
+    files: list[str] = []
+    digests: list[str] = []
+
+    @classmethod
+    def read(cls, path: Path) -> Account:
+        """The account in this file; an empty one where it is not there."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return cls(history=[])
+        except (OSError, ValueError):
+            raise BazaarError(
+                f"{path} cannot be read, so what was spent is not known: put it back from a copy"
+            ) from None
+
+    def write(self, path: Path) -> None:
+        write_json(path, self.model_dump())
 
 
 class Accountant:
@@ -32,21 +70,16 @@ class Accountant:
         refuse_unfit(delta, cap, cap_per_consumer)
         self.path, self.delta, self.cap = path, delta, cap
         self.cap_per_consumer = cap if cap_per_consumer is None else cap_per_consumer
-        kept = read_account(path)
-        self._history, self._consumers = history_in(kept, path), consumers_in(kept, path)
-        self._spent = epsilon_of(self._history, delta)
+        self._account = Account.read(path)
+        self._spent = epsilon_of(self._account.history, delta)
 
     @property
     def spent(self) -> float:
         return self._spent
 
-    def spent_by(self, consumer: str) -> float:
-        """What this consumer was told costs, taken alone."""
-        return epsilon_of(self._consumers.get(self._counted_as(consumer), []), self.delta)
-
     def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
         """Raises RefusedError where one more answer of this kind would pass a cap."""
-        self._refuse_beyond(*self._with(noise, rate, steps, consumer))
+        self._with(noise, rate, steps, consumer)
 
     def charge(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
         """Takes the cost of one answer, durably, or raises RefusedError and takes nothing.
@@ -55,38 +88,33 @@ class Accountant:
         """
         try:
             with account_lock(self.path):
-                kept = read_account(self.path)
-                self._take(history_in(kept, self.path), consumers_in(kept, self.path))
-                history, own = self._with(noise, rate, steps, consumer)
-                epsilon = self._refuse_beyond(history, own)
-                consumers = {**self._consumers, self._counted_as(consumer): own}
-                written = {"history": history, "consumers": consumers, "delta": self.delta, "epsilon": epsilon}
-                write_json(self.path, {**kept, **written})
+                kept = Account.read(self.path)
+                if kept.history != self._account.history:
+                    self._spent = epsilon_of(kept.history, self.delta)
+                self._account = kept
+                charged = self._with(noise, rate, steps, consumer)
+                charged.write(self.path)
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
-        self._history, self._consumers, self._spent = history, consumers, epsilon
+        self._account, self._spent = charged, charged.epsilon
 
-    def _take(self, history: History, consumers: dict[str, History]) -> None:
-        if history != self._history:
-            self._history, self._spent = history, epsilon_of(history, self.delta)
-        self._consumers = consumers
-
-    def _with(self, noise: float, rate: float, steps: int, consumer: str) -> tuple[History, History]:
-        """The history in all and that of the consumer, with so many steps more."""
-        own = self._consumers.get(self._counted_as(consumer), [])
-        return added(self._history, noise, rate, steps), added(own, noise, rate, steps)
-
-    def _refuse_beyond(self, history: History, own: History) -> float:
-        """ε of the history in all, or RefusedError where it, or the consumer's own, is over its cap."""
+    def _with(self, noise: float, rate: float, steps: int, consumer: str) -> Account:
+        """The account with so many steps more, or RefusedError where that is over a cap."""
+        name = self._counted_as(consumer)
+        own = added(self._account.consumers.get(name, []), noise, rate, steps)
+        history = added(self._account.history, noise, rate, steps)
         epsilon = epsilon_of(history, self.delta)
         if epsilon > self.cap:
             raise RefusedError("privacy-spent")
         if self.cap_per_consumer < self.cap and epsilon_of(own, self.delta) > self.cap_per_consumer:
             raise RefusedError("consumer-privacy-spent")
-        return epsilon
+        consumers = {**self._account.consumers, name: own}
+        changes = {"history": history, "consumers": consumers, "delta": self.delta, "epsilon": epsilon}
+        return self._account.model_copy(update=changes)
 
     def _counted_as(self, consumer: str) -> str:
-        full = consumer not in self._consumers and len(self._consumers) >= MOST_CONSUMERS
+        known = self._account.consumers
+        full = consumer not in known and len(known) >= MOST_CONSUMERS
         return OTHERS if full else consumer
 
 
@@ -104,42 +132,6 @@ def refuse_unfit(delta: float, cap: float, cap_per_consumer: float | None = None
 def account_lock(path: Path) -> AbstractContextManager[None]:
     """One process at a time changes the account in this file."""
     return alone(path.with_name(path.name + ".lock"))
-
-
-def read_account(path: Path) -> dict[str, Any]:
-    """All that the file says; nothing where it is not there."""
-    if not path.exists():
-        return {}
-    try:
-        kept = json.loads(path.read_text())
-    except (OSError, ValueError):
-        kept = None
-    if not isinstance(kept, dict):
-        raise _unknown(path)
-    return kept
-
-
-def history_in(kept: dict[str, Any], path: Path) -> History:
-    try:
-        return _history(kept["history"] if kept else [])
-    except (ValueError, KeyError, TypeError):
-        raise _unknown(path) from None
-
-
-def consumers_in(kept: dict[str, Any], path: Path) -> dict[str, History]:
-    """What was answered to each consumer."""
-    try:
-        return {str(name): _history(history) for name, history in kept.get("consumers", {}).items()}
-    except (ValueError, AttributeError, TypeError):
-        raise _unknown(path) from None
-
-
-def _history(written: Any) -> History:
-    return [(float(noise), float(rate), int(steps)) for noise, rate, steps in written]
-
-
-def _unknown(path: Path) -> BazaarError:
-    return BazaarError(f"{path} cannot be read, so what was spent is not known: put it back from a copy")
 
 
 def added(history: History, noise: float, rate: float, steps: int) -> History:
@@ -186,3 +178,69 @@ def _one_step(noise: float, rate: float) -> Any:
     """The cost of one step at every order; that of several steps is as many times as much."""
     orders, cost, _ = _opacus()
     return cost(q=rate, noise_multiplier=noise, steps=1, orders=orders)
+
+
+def users_folder() -> Path:
+    """Where the accounts of this user are, unless the environment says otherwise."""
+    if given := os.environ.get(PLACE):
+        return Path(given)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "databazaar" / "accounts"
+
+
+class Accounts:
+    """The accounts in a folder. What is written there is durable before it is used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def choose(self, data: Path, digest: str, name: str | None = None) -> tuple[Path, str]:
+        """The account of this file, which is noted there, and what to tell the provider. `name` is its own choice."""
+        if name is not None and not _NAME.fullmatch(name):
+            raise BazaarError(f"--account {name} is no name: use up to 64 letters, digits, '-', '_' and '.'")
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with alone(self.folder / ".lock"):
+                return self._choose(str(data.resolve()), digest, name)
+        except OSError as reason:
+            raise BazaarError(
+                f"{self.folder} cannot be used for privacy accounts ({reason.strerror}): set {PLACE} to another folder"
+            ) from None
+
+    def known(self) -> dict[str, Account]:
+        found = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
+        return {path.stem: Account.read(path) for path in found}
+
+    def _choose(self, place: str, digest: str, name: str | None) -> tuple[Path, str]:
+        known = self.known()
+        same = next((n for n, kept in known.items() if digest in kept.digests), None)
+        there = next((n for n, kept in known.items() if place in kept.files), None)
+        if name is not None and same is not None and name != same:
+            raise BazaarError(
+                f"{place} is counted in the account {same} already, and the same rows have one budget: "
+                f"leave --account out, or say --account {same}"
+            )
+        chosen = name or same or there
+        if chosen is None and known:
+            raise BazaarError(
+                f"no privacy account in {self.folder} knows {place}: say --account with one of {', '.join(known)} if "
+                "rows of its files are in this one too, or with a new name if none is: that gives a fresh budget"
+            )
+        says = ""
+        if chosen is None:
+            chosen = re.sub(r"[^A-Za-z0-9_-]", "-", Path(place).name.split(".")[0]).strip("-_")[:64] or "data"
+            says = f"a new privacy account {chosen} in {self.folder}"
+        elif same is None and chosen == there:
+            says = f"{place} has changed since it was last charged: it goes on with what the account {chosen} has spent"
+        for other, kept in known.items():
+            if other != chosen and place in kept.files:
+                self._note(other, files=[file for file in kept.files if file != place])
+        kept = known.get(chosen, Account(history=[]))
+        if place not in kept.files or digest not in kept.digests:
+            self._note(chosen, files=sorted({*kept.files, place}), digests=sorted({*kept.digests, digest}))
+        return self.folder / f"{chosen}.json", says
+
+    def _note(self, name: str, **changes: list[str]) -> None:
+        path = self.folder / f"{name}.json"
+        with account_lock(path):
+            Account.read(path).model_copy(update=changes).write(path)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation.enrolment import Kit, load_kit
+from databazaar.federation.enrolment import Kit, kit_certificate, load_kit
+from databazaar.federation.frames import WireError, decode_frame
 from databazaar.federation.pki import days_left, ended
 from databazaar.federation.records import SCHEMA
-from databazaar.federation.renewal import kit_certificate, kit_warning
+from databazaar.federation.renewal import kit_warning
 from databazaar.federation.tls import open_channel
-from databazaar.federation.wire import SERVICE, WireError, decode_frame, grpc
+from databazaar.federation.wire import SERVICE, grpc
 from databazaar.learning.asked_rows import refuse_small_table
 
 _SKEW = 300.0

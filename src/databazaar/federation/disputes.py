@@ -6,22 +6,34 @@ provider. What one of them merely says is told as a remark. Neither torch nor gR
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from databazaar.errors import BazaarError, UncheckableError
-from databazaar.federation.failures import FAILED, REFUSED, UNANSWERED, declined
-from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Freed, Receipt, Settled, contradictions, receipts_in
+from databazaar.federation.pki import verifies
+from databazaar.federation.receipts import (
+    LARGEST_FILE,
+    RECEIPTS,
+    Freed,
+    Hearing,
+    Notice,
+    Receipt,
+    Settled,
+    contradictions,
+    receipts_in,
+)
 from databazaar.federation.records import ANSWERS, AccessRecord, Answer
-from databazaar.federation.signatures import issued, verifies
-from databazaar.federation.verdicts import Hearing, Notice
+from databazaar.federation.signatures import issued
+from databazaar.federation.transport import FAILED, REFUSED, UNANSWERED, declined
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 AUTHORITY = "startup/rootCA.pem"
 """Reasons of voids that say there was no reply; who is set aside is not asked."""
+Accesses = dict[tuple[str, int, int], Settled]
+"""How the ledger settled accesses, by provider, round and draw."""
 _SHOWN = 5
 _LONGEST_PEM = 65536
 _MOST_ANSWERS = 2**18
@@ -94,7 +106,7 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> DisputeFindings:
     receipts = [receipt for held in helds for receipt in held.receipts]
     wanted, providers = {receipt.seq for receipt in receipts}, {receipt.provider for receipt in receipts}
     heads: dict[int, str] = {}
-    settled: dict[tuple[int, int], tuple[str, Settled]] = {}
+    settled: Accesses = {}
     freed: dict[tuple[str, int | None], Freed] = {}
     hearing, told = Hearing(), set[tuple[str, Notice]]()
     found, length = DisputeFindings(), 0
@@ -106,12 +118,12 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> DisputeFindings:
         if entry.settles:
             how = Settled.of(entry)
             if entry.provider in providers:
-                settled[how.round, how.draw] = entry.provider, how
+                settled[entry.provider, how.round, how.draw] = how
             if how.reply:
                 found.named.setdefault(how.reply, []).append(how)
         elif entry.frees and entry.provider in providers:
             freed[entry.provider, entry.round] = Freed.of(entry)
-    said = [*_accesses(receipts, settled), *_freed(receipts, freed), *_verdicts(receipts, told)]
+    said = dict.fromkeys(line for receipt in receipts for line in _denied(receipt, settled, freed, told))
     found.broken = [*_heads(receipts, heads, length), *said, *contradictions(receipts)]
     found.remarks = [remark for held in helds for remark in _remarks(held, settled)]
     return found
@@ -138,47 +150,30 @@ def _heads(receipts: Sequence[Receipt], heads: Mapping[int, str], length: int) -
     return []
 
 
-def _accesses(receipts: Sequence[Receipt], settled: Mapping[tuple[int, int], tuple[str, Settled]]) -> list[str]:
-    found = []
-    for receipt in receipts:
-        for access in receipt.accesses:
-            who, how = settled.get((access.round, access.draw), ("", None))
-            what = (
-                f"round {access.round}, draw {access.draw}: the market's receipt for {receipt.provider} says {access}"
-            )
-            if (who, how) != (receipt.provider, access):
-                here = f"says {how}" if how is not None and who == receipt.provider else "has no such access"
-                found.append(f"{what}, and the ledger {here}")
-            elif access.paid is None and access.reply and _unanswered(access):
-                found.append(f"{what}: it acknowledges an answer, and denies that there was one")
-    return list(dict.fromkeys(found))
+def _denied(
+    receipt: Receipt,
+    settled: Accesses,
+    freed: Mapping[tuple[str, int | None], Freed],
+    told: Collection[tuple[str, Notice]],
+) -> Iterator[str]:
+    """What a receipt says of accesses, of held-back pay and of verdicts, and does not follow from the ledger."""
+    provider, says = receipt.provider, f"the market's receipt for {receipt.provider} says"
+    for access in receipt.accesses:
+        how = settled.get((provider, access.round, access.draw))
+        what = f"round {access.round}, draw {access.draw}: {says} {access}"
+        if how != access:
+            yield f"{what}, and the ledger {'has no such access' if how is None else f'says {how}'}"
+        elif access.paid is None and access.reply and _unanswered(access):
+            yield f"{what}: it acknowledges an answer, and denies that there was one"
+    for one in receipt.freed:
+        if (here := freed.get((provider, one.round))) != one:
+            yield f"{says} {one} {one.when}, and the ledger {'has nothing of it' if here is None else f'says {here}'}"
+    for notice in receipt.verdicts:
+        if (provider, notice) not in told:
+            yield f"{says} that it was {notice}, and this does not follow from the ledger"
 
 
-def _freed(receipts: Sequence[Receipt], freed: Mapping[tuple[str, int | None], Freed]) -> list[str]:
-    """Held-back pay that was settled for a provider otherwise than the ledger says."""
-    found = []
-    for receipt in receipts:
-        for one in receipt.freed:
-            here = freed.get((receipt.provider, one.round))
-            if here != one:
-                says = "has nothing of it" if here is None else f"says {here}"
-                found.append(
-                    f"the market's receipt for {receipt.provider} says {one} {one.when}, and the ledger {says}"
-                )
-    return list(dict.fromkeys(found))
-
-
-def _verdicts(receipts: Sequence[Receipt], told: Collection[tuple[str, Notice]]) -> list[str]:
-    """Verdicts that the market has told a provider of, and that do not follow from the ledger."""
-    return [
-        f"the market's receipt for {receipt.provider} says that it was {one}, and this does not follow from the ledger"
-        for receipt in receipts
-        for one in receipt.verdicts
-        if (receipt.provider, one) not in told
-    ]
-
-
-def _remarks(held: Held, settled: Mapping[tuple[int, int], tuple[str, Settled]]) -> list[str]:
+def _remarks(held: Held, settled: Accesses) -> list[str]:
     """What a provider's own record adds: its word, and no proof."""
     remarks = []
     if held.worthless:
@@ -187,7 +182,7 @@ def _remarks(held: Held, settled: Mapping[tuple[int, int], tuple[str, Settled]])
     if not held.receipts or not held.answers:
         return remarks
     provider, rounds = held.receipts[-1].provider, max(receipt.rounds for receipt in held.receipts)
-    replies = {how.round: how.reply for who, how in settled.values() if who == provider and how.reply}
+    replies = {round: how.reply for (who, round, _), how in settled.items() if who == provider and how.reply}
     answered = {answer.round for answer in held.answers if answer.status == "ok" and answer.round < rounds}
     own = {answer.reply for answer in held.answers}
     if denied := sorted(answered - set(replies)):

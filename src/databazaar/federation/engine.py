@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from databazaar.codes import QUARANTINED, Code
+from databazaar.data.schema import Schema
+from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
-from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import REFUSED, MessageError, declined, is_honest
 from databazaar.federation.fair_queue import LONGEST_NAME
+from databazaar.federation.frames import Body
 from databazaar.federation.messages import (
+    ModelMessage,
+    OracleMessage,
     Request,
     TaskMessage,
     decode_reply,
     encode_request,
-    hear_reply,
     question_hash,
 )
-from databazaar.federation.payloads import Body
 from databazaar.federation.receipt_sender import ReceiptSender
-from databazaar.federation.transport import Transport
+from databazaar.federation.transport import REFUSED, Lost, MessageError, Transport, declined, is_honest
 from databazaar.learning.task import Schedule, step_at
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 if TYPE_CHECKING:
-    from databazaar.federation.job import FederatedJob
     from databazaar.federation.signatures import MarketKeys
     from databazaar.parties import Provider
 
@@ -42,8 +43,7 @@ IN_MEMORY = "0" * 32
 
 
 class JudgedReply(NamedTuple):
-    """A provider's update, the failure that stands in its place, or None for a yes to a description; and what it has
-    signed, with the certificate by which it has, where that was checked."""
+    """An update, a failure, or None for a yes to a description; and what was signed, by which certificate."""
 
     answer: Tensor | Code | None
     signed: SignedReply | None = None
@@ -101,8 +101,7 @@ class FederatedEngine(Engine):
         self._sender: ReceiptSender | None = None
 
     def begin(self, beginning: Beginning) -> None:
-        """Takes the run's id and the standings that its ledger gives, waits for the providers, and warns of those
-        that do not come or would refuse."""
+        """Takes the run's id and standings, waits for the providers, and warns of who is away or would refuse."""
         self._run, self._note_privacy = beginning.run, beginning.note_privacy
         if self._keys is not None and beginning.evidence is not None:
             self._evidence = beginning.evidence
@@ -132,8 +131,7 @@ class FederatedEngine(Engine):
         return replace(checked, signed=signed)
 
     def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
-        """Each answer is let go once its row is written: no more of them stand in memory than there are rows, and
-        one."""
+        """Each answer is freed once its row is written."""
 
         def taken(name: str) -> Tensor | Code:
             answer = judged.pop(name).answer if name in judged else QUARANTINED
@@ -206,13 +204,10 @@ class FederatedEngine(Engine):
         }
 
     def _judge(self, name: str, data: Body, request: Request, params: Tensor | None, question: str) -> JudgedReply:
-        fault, signed, certificate = "", None, ""
+        signed_with = None if self._keys is None else self._keys.signed_with
         try:
-            if self._keys is None:
-                reply, update = decode_reply(data, request, name, params, question)
-            else:
-                heard = hear_reply(data, request, name, params, question, self._keys.signed_with)
-                reply, update, fault, signed, certificate = heard
+            heard = decode_reply(data, request, name, params, question, signed_with)
+            reply, update, fault, signed, certificate = heard
         except MessageError as wrong:
             return JudgedReply(Code(str(wrong)))
         if fault:
@@ -224,3 +219,64 @@ class FederatedEngine(Engine):
         if reply.status != "ok":
             return JudgedReply(declined(reply.status, reply.code), signed, certificate)
         return JudgedReply(update, signed, certificate)
+
+
+@dataclass(frozen=True)
+class FederatedJob:
+    """What a job over a federation has beside the others: the work for its providers, and the way to them."""
+
+    folder: Path
+    task: TaskMessage
+    step: float | Schedule
+    deadline: float
+    wait: float
+    consumer: str = ""
+    contract: str = ""
+
+    @staticmethod
+    def describe(
+        kind: str, inputs: Sequence[int], hidden: Sequence[int], schema: Schema, oracle: dict[str, Any]
+    ) -> TaskMessage:
+        """The task as providers get it: all that they need, and nothing of the hold-out but the schema."""
+        sizes = {"inputs": tuple(int(size) for size in inputs), "outputs": schema.outputs, "hidden": tuple(hidden)}
+        return TaskMessage(
+            model=ModelMessage.model_validate({"kind": kind, **sizes}),
+            loss="cross-entropy" if schema.task == "classification" else "squared-error",
+            oracle=OracleMessage.model_validate(oracle),
+            table=SchemaMessage.model_validate(schema.to_dict()),
+        )
+
+    def engine(self, names: Sequence[str]) -> FederatedEngine:
+        """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
+        try:
+            from databazaar.federation import enrolment
+            from databazaar.federation.grpc_transport import GrpcTransport
+            from databazaar.federation.signatures import MarketKeys
+        except ImportError:
+            raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
+        members, shut = enrolment.members(self.folder), enrolment.revoked(self.folder)
+        for name in names:
+            if name in shut:
+                raise BazaarError(
+                    f"{name} was revoked, and its name stays shut out of the federation in {self.folder}: take it out "
+                    "of market.toml, or invite it under a new name"
+                )
+            if name not in members:
+                raise BazaarError(
+                    f"{name} is no member of the federation in {self.folder}: invite it with "
+                    f"`bazaar federation invite {name}`, or take it out of market.toml"
+                )
+        transport = GrpcTransport(self.folder, self.consumer)
+        with transport:
+            transport.connected()
+        return FederatedEngine(
+            self.task,
+            names,
+            transport,
+            step=self.step,
+            deadline=self.deadline,
+            wait=self.wait,
+            keys=MarketKeys.of(self.folder),
+            consumer=self.consumer,
+            contract=self.contract,
+        )

@@ -12,54 +12,46 @@ again. `server.revoke` shuts a provider out.
 
 from __future__ import annotations
 
-import datetime as dt
 import hmac
-import json
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
 
 from databazaar.errors import BazaarError
-from databazaar.federation import authority as authorities
 from databazaar.federation import pki, revocations
-from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
 from databazaar.federation.enrolment_files import (
     HOST,
     NAME,
+    PRIVATE,
     RESERVED,
     CertificateFile,
     EnrolmentMarket,
     Invitation,
     KeptInvitation,
     RequestFile,
+    make_folder,
     proof,
     read_file,
-    read_small,
+    sync,
+    write_json,
 )
-from databazaar.federation.private_files import PRIVATE, make_folder, sync, take_up, write_json, write_pair
+from databazaar.federation.pki import Passphrase, certificate_of, current, from_environment, issued, record
 from databazaar.files import alone, write_whole
 
 PENDING = Path("renewal") / "client.key"
 """Where a kit keeps the key of a request to renew, until its certificate comes."""
-REVOKED_NAMES = "disabled_clients.json"
-"""The file with the names that are shut out, in the server's folder."""
 _HOLDS = (
     "{} already has a certificate: let it renew that one with `bazaar provider request KIT`, or revoke it and invite "
     "under a new name"
 )
 
 
-@dataclass(frozen=True)
-class OperatorFolder:
+class OperatorFolder(EnrolmentMarket):
     """A market's folder on the operator's machine."""
 
     folder: Path
-    name: str
-    host: str
-    port: int
-    ca: str = ""
 
     @property
     def server(self) -> Path:
@@ -74,9 +66,9 @@ class OperatorFolder:
         """The names that the server's certificate bears."""
         return self.host, *(host for host in ("localhost", "127.0.0.1") if host != self.host)
 
-    def authority(self, ca: Path | None, passphrase: Passphrase) -> authorities.Authority:
+    def authority(self, ca: Path | None, passphrase: Passphrase) -> pki.Authority:
         """The market's authority with its key, which may be in another folder."""
-        return authorities.open_authority(self.folder, ca, passphrase, self.ca)
+        return pki.open_authority(self.folder, ca, passphrase, self.ca)
 
 
 def init_market(
@@ -90,27 +82,37 @@ def init_market(
         raise BazaarError(f"port {port} is not a port: give a number from 1 to 65535")
     if (folder / "market.json").exists():
         raise BazaarError(f"{folder} already holds a market: give a new folder, or use the one that is there")
-    market = OperatorFolder(folder.resolve(), name, host, port, str(ca.resolve()) if ca else "")
+    kept = str(ca.resolve()) if ca else ""
+    market = OperatorFolder(folder=folder.resolve(), name=name, host=host, port=port, ca=kept)
     for sub in ("ca", "invitations", "certificates", "issued"):
         make_folder(market.folder / sub)
     market.folder.chmod(0o700)
-    authority = authorities.make_authority(market.folder, name, ca, passphrase)
-    key = pki.new_key()
-    certificate = authority.issue(market.identity, key.public_key(), market.hosts)
-    record(market.folder, market.identity, certificate)
+    authority = pki.make_authority(market.folder, name, ca, passphrase)
     startup = market.server / "startup"
     make_folder(startup)
     write_whole(startup / "rootCA.pem", pki.pem(authority.certificate).encode(), PRIVATE)
-    write_pair(startup, "server", pki.pem(certificate), pki.key_pem(key))
-    revocations.add(market.folder, authority)
-    write_json(market.folder / "market.json", {"name": name, "host": host, "port": port, "ca": market.ca})
+    certify_server(market, authority)
+    write_json(market.folder / "market.json", market.model_dump(exclude={"folder"}))
     return market
+
+
+def certify_server(
+    market: OperatorFolder, authority: pki.Authority, earlier: Iterable[revocations.Revocation] = ()
+) -> x509.Certificate:
+    """A new key and certificate for the server; `earlier` ones count no more."""
+    key, startup = pki.new_key(), market.server / "startup"
+    certificate = authority.issue(market.identity, key.public_key(), market.hosts)
+    record(market.folder, market.identity, certificate)
+    write_whole(startup / "server.crt", pki.pem(certificate).encode(), PRIVATE)
+    write_whole(startup / "server.key", pki.key_pem(key), PRIVATE)
+    revocations.add(market.folder, authority, earlier)
+    return certificate
 
 
 def operator_folder(folder: Path) -> OperatorFolder:
     otherwise = f"{folder} holds no market: make one with `bazaar federation init`"
     found = read_file(folder / "market.json", EnrolmentMarket, otherwise)
-    return OperatorFolder(folder.resolve(), found.name, found.host, found.port, found.ca)
+    return OperatorFolder(folder=folder.resolve(), **found.model_dump())
 
 
 def invite(folder: Path, provider: str) -> Path:
@@ -137,10 +139,8 @@ def invite(folder: Path, provider: str) -> Path:
 
 
 def sign(folder: Path, request_file: Path, ca: Path | None = None, passphrase: Passphrase = from_environment) -> Path:
-    """Issue the certificate of a provider that was invited, which an invitation allows once, or that renews its own.
-
-    The certificate before it stays good for some days, so that a running market does not lose the provider.
-    """
+    """Issue the certificate of a provider that was invited, once, or that renews its own. The certificate before it
+    stays good for some days, so that a running market does not lose the provider."""
     market = operator_folder(folder)
     otherwise = f"{request_file} is not a certificate request: ask the provider for it"
     sent = read_file(request_file, RequestFile, otherwise)
@@ -175,12 +175,7 @@ def members(folder: Path) -> list[str]:
 
 
 def revoked(folder: Path) -> set[str]:
-    """The names shut out."""
-    return read_revoked(operator_folder(folder).server / REVOKED_NAMES)
-
-
-def read_revoked(path: Path) -> set[str]:
-    return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
+    return revocations.revoked_names(operator_folder(folder).server / revocations.REVOKED_NAMES)
 
 
 def record_revocation(folder: Path, provider: str) -> None:
@@ -189,11 +184,12 @@ def record_revocation(folder: Path, provider: str) -> None:
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
     if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():
-        raise BazaarError(f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}")
+        known = ", ".join(members(folder)) or "none so far"
+        raise BazaarError(f"{market.name} has no provider {provider}: its providers are {known}")
     invitation.unlink(missing_ok=True)
     with alone(market.folder / "ca" / "lock"):
         names = sorted(revoked(folder) | {provider})
-        write_json(market.server / REVOKED_NAMES, {"disabled_clients": names})
+        write_json(market.server / revocations.REVOKED_NAMES, {"disabled_clients": names})
 
 
 def _check_name(name: str, what: str) -> None:
@@ -231,21 +227,10 @@ def _may_renew(market: OperatorFolder, sent: RequestFile, held: x509.Certificate
     return sent.kind == "renewal" and pki.proves(held, market.name, sent.provider, sent.request, sent.proof)
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(names) or "none so far"
-
-
-@dataclass(frozen=True)
-class Kit:
+class Kit(KeptInvitation):
     """A provider's folder on its own machine, complete and able to connect."""
 
     folder: Path
-    market: str
-    provider: str
-    host: str
-    port: int
-    identity: str
-    """The name in the certificate of the market's server."""
 
 
 def request(invitation: Path, kit: Path) -> Path:
@@ -275,27 +260,30 @@ def complete(kit: Path, certificate_file: Path) -> Kit:
     otherwise = f"{certificate_file} is not a certificate: ask the operator for it"
     text = read_file(certificate_file, CertificateFile, otherwise).certificate
     startup, pending = kit / "startup", kit / PENDING
-    renewed = pending.exists() and pki.belongs(text, pki.load_key(pending))
+    renewed = pending.exists() and pki.load_certificate(text).public_key() == pki.load_key(pending).public_key()
     pki.check_certificate(
         text, invited.authority, invited.provider, pki.load_key(pending if renewed else startup / "client.key")
     )
     certificate = pki.load_certificate(text)
-    if not renewed and _issued_at(startup / "client.crt", certificate) > certificate.not_valid_before_utc:
+    try:
+        newer = kit_certificate(kit).not_valid_before_utc > certificate.not_valid_before_utc
+    except BazaarError:  # there is none yet
+        newer = False
+    if newer and not renewed:
         raise BazaarError(f"{kit} holds a newer certificate than {certificate_file}: keep it, or ask for a new one")
     authority = pki.pem(pki.load_certificate(invited.authority))
     write_whole(startup / "rootCA.pem", authority.encode(), PRIVATE)
     write_whole(startup / "client.crt", pki.pem(certificate).encode(), PRIVATE)
     if renewed:
-        take_up(pending, startup / "client.key")
+        pending.replace(startup / "client.key")
+        sync(startup)
+        sync(pending.parent)
     return load_kit(kit)
 
 
-def _issued_at(path: Path, otherwise: x509.Certificate) -> dt.datetime:
-    """When the certificate that is there was issued; where none is, `otherwise`'s time."""
-    try:
-        return pki.load_certificate(read_small(path).decode("ascii")).not_valid_before_utc
-    except (OSError, ValueError, BazaarError):
-        return otherwise.not_valid_before_utc
+def kit_certificate(folder: Path) -> x509.Certificate:
+    otherwise = f"the certificate in {folder} cannot be read: put the operator's in again"
+    return pki.read_certificate(folder / "startup" / "client.crt", otherwise)
 
 
 def load_kit(folder: Path) -> Kit:
@@ -304,5 +292,4 @@ def load_kit(folder: Path) -> Kit:
     for file in ("client.key", "client.crt", "rootCA.pem"):
         if not (folder / "startup" / file).exists():
             raise BazaarError(missing)
-    place = invited.market, invited.provider, invited.host, invited.port, invited.identity
-    return Kit(folder.resolve(), *place)
+    return Kit(folder=folder.resolve(), **invited.model_dump())

@@ -5,54 +5,27 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from math import inf
 
-from databazaar.federation.fair_queue import FairQueue, Queue, State, Ticket
-from databazaar.federation.payloads import PIECE, PayloadTransfer
+from databazaar.federation.fair_queue import FairQueue, Queue, Ticket
+from databazaar.federation.frames import PIECE
+from databazaar.federation.transport import Failures, Lost, Replies
 
 REPLY_ROOM = 64 * 1024
 """Bytes by which an answer may be longer than its question: an update is as long as the parameters it is for."""
-BEAT = 1.0
-"""Seconds between two words to one who waits for its answers."""
 SLOWEST = 128 * 1024
 """Bytes a second at which a large question or answer has to move on the whole, beside its deadline."""
-
-
-class Lost(StrEnum):
-    """Why no reply came back from a provider, by the codes that travel and that ledgers keep."""
-
-    NOT_CONNECTED = "not-connected"
-    CONNECTION_LOST = "connection-lost"
-    NO_ANSWER = "no-answer"
-    TOO_LARGE = "reply-too-large"
-    PROVIDER_ERROR = "provider-error"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Lost:
-        """Codes that the other side made up are never passed on."""
-        return cls.PROVIDER_ERROR
-
-
-Replies = dict[str, bytes]
-"""By name. A large reply is the memory in which it came down, of which `bytes(reply)` makes a copy."""
-Failures = dict[str, Lost]
-Tell = Callable[[Mapping[str, State]], None]
-"""Hears for every name that is still without an answer whether its ask waits or is under way."""
 Send = Callable[[str, str, bytes, float], None]
 """Sends a provider, by name, the question of a number, and for how many seconds it is open."""
 Deliver = Callable[[str, int, bytes], None]
 """Takes large answers as they come: the provider's name, the answer's size, and the next bytes of it."""
-OnTransfers = Callable[[Mapping[str, PayloadTransfer]], None]
-"""Hears how far large questions and answers have come, by the provider's name."""
 
 
 @dataclass
 class _Question:
     timeout: float
-    size: int
     room: int
     deliver: Deliver | None
     open: dict[str, _Open] = field(default_factory=dict)
@@ -62,8 +35,7 @@ class _Question:
 
 @dataclass(eq=False)
 class _Open:
-    """One provider's part in a question. `until` is its deadline once it was sent; where nobody wants it any more, it
-    is when the provider's queue is freed."""
+    """One provider's part in a question. `until` is its deadline, and after that when its queue is freed."""
 
     name: str
     number: str
@@ -101,12 +73,10 @@ class _Open:
 
 
 class Exchange:
-    """Sends one payload to many, each when its turn in the provider's queue has come, and gathers the answers. Every
-    provider gets a random number with every question, and an answer counts only under that number, from that
-    provider, while the question is open. The deadline runs from when an ask is sent; every piece of a large question
-    or answer that has moved puts it off, in all not further than what has moved may take at the slowest. A provider
-    that is late is asked nothing else until its answer comes, its connection is lost, or as much time again has
-    passed."""
+    """Sends a payload to providers in their turn and gathers the answers. An answer counts only under the random number
+    of its ask, from its provider, while the question is open. Each piece that moves restarts the timeout of an ask;
+    the total extension is capped at bytes moved / SLOWEST. A provider that is late is asked nothing else until its
+    answer comes, its connection is lost, or as much time again has passed."""
 
     def __init__(
         self,
@@ -135,28 +105,20 @@ class Exchange:
         payload: bytes,
         timeout: float,
         consumer: str = "",
-        tell: Tell = lambda states: None,
         deliver: Deliver | None = None,
-        watch: OnTransfers = lambda transfers: None,
-        send: Send | None = None,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> tuple[Replies, Failures]:
         """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after
-        the last piece of a large question or answer moved. Where there is somebody to deliver to, large answers go
-        there, from the thread that took them, and who is neither in the replies nor in the failures has answered.
-        Whatever `tell` or `watch` raises ends the question: nobody is there any more to hear the answers."""
-        room = min(self._max_bytes, len(payload) + REPLY_ROOM)
-        question = _Question(timeout, len(payload), room, deliver)
+        the last piece of a large question or answer moved. Large answers go to `deliver`, from the thread that took
+        them, and are in neither result. Raises ConnectionError once the answers are not `wanted` any more."""
+        question = _Question(timeout, min(self._max_bytes, len(payload) + REPLY_ROOM), deliver)
         asked = self._enter(question, list(dict.fromkeys(names)), consumer)
-        told, states = time.monotonic(), dict[str, State]()
         try:
             while question.open:
-                self._send_those_due(question, payload, send or self._send)
-                before, states = states, self._wait(question)
-                if states and (states != before or time.monotonic() - told >= BEAT):
-                    told = time.monotonic()
-                    tell(states)
-                    if transfers := self._transfers(question):
-                        watch(transfers)
+                if not wanted():
+                    raise ConnectionError("the consumer is gone")
+                self._send_those_due(question, payload)
+                self._wait(question)
         finally:
             with self._changed:
                 for one in list(question.open.values()):
@@ -166,30 +128,22 @@ class Exchange:
         return question.replies, question.failures
 
     def queues(self) -> dict[str, Queue]:
-        """The queues in which somebody waits or is asked."""
         with self._changed:
             self._free_queues()
             return self._fair_queue.queues()
 
-    def transfers(self) -> dict[str, PayloadTransfer]:
-        """Large questions and answers that move, by provider."""
+    def capacities_changed(self) -> None:
         with self._changed:
-            questions = {id(one.question): one.question for one in self._open.values()}
-        return {name: moved for question in questions.values() for name, moved in self._transfers(question).items()}
-
-    def capacity_changed(self, name: str) -> None:
-        with self._changed:
-            self._fair_queue.take_turns(name)
+            for name in self._fair_queue.queues():
+                self._fair_queue.take_turns(name)
             self._changed.notify_all()
 
     def take(self, name: str, number: object, size: object, code: object, data: bytes) -> bool:
-        """The next piece of an answer of so many bytes; False where it belongs to nothing.
-
-        An answer that is longer than its question allows, or whose pieces do not make what they say, ends as a
-        failure. The first piece of a late one shows that the provider is done with it.
-        """
+        """The next piece of an answer of so many bytes; False where it belongs to nothing. An answer that is too long,
+        or whose pieces do not add up, ends as a failure. A late piece shows that the provider is done."""
         with self._changed:
-            if (found := self._find(name, number)) is None:
+            found = self._open.get(number) if isinstance(number, str) else None
+            if found is None or found.name != name:
                 return False
             if not found.wanted:
                 self._leave(found)
@@ -223,7 +177,7 @@ class Exchange:
                 self._open[one.number] = question.open[name] = one
             return [one.number for one in question.open.values()]
 
-    def _send_those_due(self, question: _Question, payload: bytes, send: Send) -> None:
+    def _send_those_due(self, question: _Question, payload: bytes) -> None:
         """Sends to those whose turn has come; their clocks start with that."""
         with self._changed:
             due = [one for one in question.open.values() if one.ticket.state == "asked" and one.until == inf]
@@ -232,12 +186,12 @@ class Exchange:
                 one.until = one.began + question.timeout
         for one in due:
             try:
-                send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
+                self._send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
             except Exception:
                 with self._changed:
                     self._answer(one, Lost.CONNECTION_LOST)
 
-    def _wait(self, question: _Question) -> dict[str, State]:
+    def _wait(self, question: _Question) -> None:
         """Until something happens or for a moment; then ends whose time is over, or whose provider is gone."""
         with self._changed:
             left = min((one.until for one in question.open.values()), default=0.0) - time.monotonic()
@@ -254,7 +208,6 @@ class Exchange:
                 if one.until <= time.monotonic() and not one.delivering:
                     self._give_up(one, Lost.NO_ANSWER)
             self._free_queues(gone)
-            return {name: one.ticket.state for name, one in question.open.items()}
 
     def _put_off(self, one: _Open) -> None:
         """The deadline of an ask of which something has moved."""
@@ -264,24 +217,8 @@ class Exchange:
             at_the_slowest = one.began + moved * PIECE / SLOWEST
             one.until = max(one.until, one.question.timeout + min(now, at_the_slowest))
 
-    def _transfers(self, question: _Question) -> dict[str, PayloadTransfer]:
-        with self._changed:
-            moving = [one for one in question.open.values() if one.until != inf]
-        found = {
-            one.name: PayloadTransfer(
-                min(self._taken(one.number), question.size), question.size, one.received, one.size
-            )
-            for one in moving
-        }
-        return {name: transfer for name, transfer in found.items() if transfer.large}
-
-    def _find(self, name: str, number: object) -> _Open | None:
-        found = self._open.get(number) if isinstance(number, str) else None
-        return found if found is not None and found.name == name else None
-
     def _answer(self, one: _Open, answer: bytes | Lost | None) -> None:
-        """This is what came of the ask, unless something came of it before; the next may have its turn. None stands
-        for an answer that was delivered."""
+        """Ends an ask, unless it has ended before; None stands for an answer that was delivered."""
         if one.wanted:
             del one.question.open[one.name]
             if isinstance(answer, Lost):

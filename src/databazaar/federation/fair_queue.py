@@ -19,8 +19,7 @@ State = Literal["waiting", "asked", "late", "over"]
 
 @dataclass(eq=False)
 class Ticket:
-    """One ask in the queue of its provider: `waiting`, then `asked`, `late` where it was given up while its provider
-    still computes, which keeps the queue busy, and at last `over`."""
+    """One ask in its provider's queue. It is `late` where it was given up while its provider still computes."""
 
     provider: str
     consumer: str
@@ -29,8 +28,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Queue:
-    """A provider's queue as others see it: how many asks of each consumer wait, are under way, or came too late and
-    are still computed; and how many may be under way."""
+    """How many asks of each consumer wait for a provider, are under way, or are late and still computed."""
 
     capacity: int
     waiting: dict[str, int]

@@ -1,92 +1,139 @@
-"""Frames on a local socket: a small JSON header and an opaque body, both with a hard size limit.
+"""Frames: a small JSON header and bytes. Large messages go in frames with pieces of 1 MiB.
 
-    | header length, 4 bytes | body length, 8 bytes | header, JSON | body |
+    | header length, 4 bytes | header, JSON | bytes |
 
-Both lengths are checked before anything is allocated. Nothing is ever unpickled. A timeout is for one piece of a body
-and not for all of it.
+Providers' streams and the ask of a consumer are frames over gRPC, one a message. A bundle is a frame with the bytes of
+several parties, which a hub, its processes and a consumer's arbiter send each other. All lengths are checked before
+anything is allocated, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 import struct
-import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from databazaar.federation.payloads import Body, pieces
+import numpy as np
 
+PIECE = 1024 * 1024
+"""Bytes of a piece: one message of gRPC's at the most."""
 MAX_BYTES = 512 * 1024 * 1024
-MAX_HEADER = 1024 * 1024
-_LENGTHS = struct.Struct(">IQ")
-
+"""Bytes of one message, unless the server or a provider says otherwise."""
+MAX_HEADER, FRAME_HEADER = 1024 * 1024, 64 * 1024
+"""Bytes of the header of a bundle, and of a frame over gRPC."""
+_LENGTH = struct.Struct(">I")
+_ALIGNMENT = 8
+_START = struct.Struct(">4sI")
+"""How a message begins (federation/messages.py): what it is, and how long its header is."""
+Body = bytes | memoryview
+"""A message: bytes, or for a large one the memory in which it came down."""
 Header = dict[str, Any]
 
 
-class ClosedError(ConnectionError):
-    """The other side is gone, or broke the format; the connection is of no more use."""
+class WireError(ValueError):
+    """The other side breaks the format: its stream is to be ended. The text says why."""
 
 
-class Channel:
-    """One end of a local connection. `send` may be called from several threads, `receive` from one."""
+def encode_frame(header: Mapping[str, Any], *parts: Body) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return b"".join((_LENGTH.pack(len(text)), text, *parts))
 
-    def __init__(self, connection: socket.socket, max_bytes: int = MAX_BYTES) -> None:
-        self.max_bytes = max_bytes
-        self._socket = connection
-        self._sending = threading.Lock()
 
-    def send(self, header: Header, body: Body = b"") -> None:
-        text = json.dumps(header, separators=(",", ":")).encode()
-        if len(text) > MAX_HEADER or len(body) > self.max_bytes:
-            raise ValueError(f"a frame of {len(body)} bytes is over the limit of {self.max_bytes}")
-        try:
-            with self._sending:
-                self._socket.sendall(_LENGTHS.pack(len(text), len(body)) + text)
-                for _, piece in pieces(body):
-                    self._socket.sendall(piece)
-        except OSError as error:
-            raise ClosedError(str(error)) from error
+def decode_frame(
+    message: bytes, most_header: int = FRAME_HEADER, most: int = PIECE + FRAME_HEADER
+) -> tuple[Header, memoryview]:
+    size = int(_LENGTH.unpack_from(message)[0]) if len(message) >= _LENGTH.size else most_header
+    start = _LENGTH.size + size
+    if size > most_header or start > len(message) or len(message) - start > most:
+        raise WireError("a frame lies about its length")
+    return _header(message[_LENGTH.size : start]), memoryview(message)[start:]
 
-    def receive(self) -> tuple[Header, bytes]:
-        header, size = self._header()
-        return header, self._exactly(size)
 
-    def settimeout(self, seconds: float | None) -> None:
-        self._socket.settimeout(seconds)
+def _header(text: bytes) -> Header:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise WireError("a frame has no JSON header")
+    return header
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
 
-    def _header(self) -> tuple[Header, int]:
-        """The next header, and how many bytes follow it."""
-        head, size = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
-        if head > MAX_HEADER or size > self.max_bytes:
-            raise ClosedError("a frame is over the size limit")
-        try:
-            header = json.loads(self._exactly(head))
-        except (ValueError, RecursionError):
-            raise ClosedError("a frame has no JSON header") from None
-        if not isinstance(header, dict):
-            raise ClosedError("a frame has no JSON header")
-        return header, size
+def encode_bundle(header: Mapping[str, Any], parts: Mapping[str, Body]) -> bytes:
+    """The header and the parts, which are found again by their names.
 
-    def _exactly(self, count: int) -> bytes:
-        buffer = bytearray(count)
-        self._fill(memoryview(buffer))
-        return bytes(buffer)
+    >>> decode_bundle(encode_bundle({"round": 3}, {"north": b"abc", "south": b""}))
+    ({'round': 3}, {'north': b'abc', 'south': b''})
+    """
+    sizes = [[name, len(part)] for name, part in parts.items()]
+    made = encode_frame({"header": header, "parts": sizes}, *parts.values())
+    if _LENGTH.unpack_from(made)[0] > MAX_HEADER:
+        raise ValueError("the header of a bundle is too long")
+    return made
 
-    def _fill(self, view: memoryview) -> None:
-        at = 0
-        while at < len(view):
-            try:
-                got = self._socket.recv_into(view[at:])
-            except TimeoutError:
-                raise
-            except OSError as error:
-                raise ClosedError(str(error)) from error
-            if not got:
-                raise ClosedError("the other side closed the connection")
-            at += got
+
+def decode_bundle(data: bytes) -> tuple[Header, dict[str, bytes]]:
+    """Header and parts; a ValueError is bytes that are no bundle."""
+    try:
+        found, body = decode_frame(data, MAX_HEADER, len(data))
+        header, sizes = found["header"], found["parts"]
+        fine = isinstance(header, dict) and all(type(name) is str and type(size) is int for name, size in sizes)
+        if not fine or sum(size for _, size in sizes) != len(body) or any(size < 0 for _, size in sizes):
+            raise ValueError
+    except (ValueError, TypeError, KeyError):
+        raise ValueError("these bytes are no bundle") from None
+    parts, at = {}, 0
+    for name, size in sizes:
+        parts[name] = bytes(body[at : at + size])
+        at += size
+    return header, parts
+
+
+def pieces(body: Body) -> Iterator[tuple[int, memoryview]]:
+    """The body piece by piece, each with where it begins; nothing is copied."""
+    view = memoryview(body)
+    for at in range(0, len(view), PIECE):
+        yield at, view[at : at + PIECE]
+
+
+class ChunkAssembler:
+    """Memory for one message of an announced size, filled in order.
+
+    It lies so that the message's vector is aligned and can be used where it is. The operating system gives memory for
+    bytes that have come, and not for bytes that were announced.
+
+    >>> landing = ChunkAssembler(6)
+    >>> landing.add(b"abcd"), landing.add(b"ef"), bytes(landing.body)
+    (False, True, b'abcdef')
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.received = 0
+        self._memory: memoryview | None = None
+
+    def add(self, piece: Body) -> bool:
+        """Whether the message is complete with this piece; `OverflowError` where it is more than was announced."""
+        if self.received + len(piece) > self.size:
+            raise OverflowError
+        if self._memory is None:
+            start = _shift(piece)
+            size = self.size + _ALIGNMENT
+            self._memory = np.empty(size, np.uint8).data[start : start + self.size]
+        self._memory[self.received : self.received + len(piece)] = piece
+        self.received += len(piece)
+        return self.received == self.size
+
+    @property
+    def body(self) -> memoryview:
+        if self._memory is None or self.received != self.size:
+            raise ValueError("the message is not complete")
+        return self._memory
+
+
+def _shift(first: Body) -> int:
+    """The offset in memory at which a message's vector, which follows its header, is aligned to 8 bytes."""
+    if len(first) < _START.size:
+        return 0
+    return -(_START.size + int(_START.unpack_from(first)[1])) % _ALIGNMENT

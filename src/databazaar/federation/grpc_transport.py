@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, cast
 
 from databazaar.errors import BazaarError
 from databazaar.federation.enrolment import OperatorFolder, operator_folder
-from databazaar.federation.exchange import Failures, Lost, OnTransfers, Replies
-from databazaar.federation.payloads import Body, ChunkAssembler, PayloadTransfer, log
-from databazaar.federation.transport import Transport
-from databazaar.federation.wire import (
-    LOCAL,
-    SOCKET,
-    Header,
-    WireError,
-    body_frames,
-    client_options,
-    decode_frame,
-    encode_frame,
-    grpc,
-)
+from databazaar.federation.frames import Body, ChunkAssembler, Header, WireError, decode_frame, encode_frame
+from databazaar.federation.transport import Failures, Lost, Replies, Transport
+from databazaar.federation.wire import LOCAL, SOCKET, body_frames, client_options, grpc
 
 _GRACE = 5.0
 _LONGEST_PATH = 100
-
-
-def _log(transfers: Mapping[str, PayloadTransfer]) -> None:
-    for name, transfer in transfers.items():
-        log.info("%s: %s", name, transfer)
 
 
 class LocalServer:
@@ -66,22 +48,13 @@ class LocalServer:
             os.close(self._folder)
             self._folder = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class GrpcTransport(Transport):
     """The providers connected to a market's server on this machine, for one thread at a time. A request that finds
     the server gone raises `BazaarError`, and the next one connects anew. Consumers take turns; without a name this
-    process is one. `watch` is told how far large questions and answers have come; without it, the log is. A large
-    reply is the memory in which it came down, not bytes. With `pack`, large messages are compressed between the
-    server and the providers."""
+    process is one. A large reply is the memory in which it came down, not bytes."""
 
-    def __init__(self, folder: Path, consumer: str = "", watch: OnTransfers | None = None, pack: bool = False) -> None:
-        self._watch, self._pack = watch or _log, pack
+    def __init__(self, folder: Path, consumer: str = "") -> None:
         self._folder = folder
         self._consumer = consumer or f"process {os.getpid()}"
         self._server: LocalServer | None = None
@@ -91,9 +64,7 @@ class GrpcTransport(Transport):
         self._open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
@@ -103,8 +74,8 @@ class GrpcTransport(Transport):
                 f"a payload of {len(payload)} bytes is over the limit of {self._max_bytes}: "
                 "start the server with a higher one"
             )
-        asked = {"names": list(dict.fromkeys(names)), "timeout": timeout}
-        call = server.ask({**asked, "consumer": self._consumer, "pack": self._pack}, payload)
+        asked = {"names": list(dict.fromkeys(names)), "timeout": timeout, "consumer": self._consumer}
+        call = server.ask(asked, payload)
         try:
             return self._collect(call)
         except (grpc.RpcError, WireError, StopIteration, OverflowError):
@@ -114,14 +85,6 @@ class GrpcTransport(Transport):
             ) from None
         finally:
             call.cancel()  # interrupted half-way, it is not to be waited for
-
-    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
-        until = time.monotonic() + timeout
-        while missing := sorted(set(names) - set(self.connected())):
-            if time.monotonic() > until:
-                return missing
-            time.sleep(0.1)
-        return []
 
     def connected(self) -> list[str]:
         try:
@@ -142,12 +105,10 @@ class GrpcTransport(Transport):
                 case "piece" if header["size"] <= len(piece):
                     replies[str(header["name"])] = bytes(piece)
                 case "piece":
-                    name = str(header["name"])
-                    landing = landings.setdefault(name, ChunkAssembler(int(header["size"])))
+                    name, size = str(header["name"]), int(header["size"])
+                    landing = landings.setdefault(name, ChunkAssembler(size))
                     if landing.add(piece):
                         replies[name] = cast("bytes", landings.pop(name).body)
-                case "transfers":
-                    self._watch({str(name): PayloadTransfer(**one) for name, one in header["transfers"].items()})
 
     def _open(self) -> LocalServer:
         if self._server is None:

@@ -9,6 +9,7 @@ on a socket in the server's folder, which nobody else on the machine can enter. 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import logging.handlers
@@ -17,7 +18,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -29,33 +30,31 @@ from cryptography import x509
 from databazaar.errors import BazaarError
 from databazaar.federation import pki
 from databazaar.federation.enrolment import operator_folder
-from databazaar.federation.exchange import BEAT, Exchange
+from databazaar.federation.enrolment_files import read_capacities
+from databazaar.federation.exchange import Exchange
 from databazaar.federation.fair_queue import LONGEST_NAME
-from databazaar.federation.payloads import Body, PayloadTransfer
-from databazaar.federation.private_files import read_capacities
-from databazaar.federation.provider_stream import ProviderStream
-from databazaar.federation.revoked import Revoked
+from databazaar.federation.frames import Body, Header, WireError, decode_frame, encode_frame
+from databazaar.federation.revocations import Revoked
 from databazaar.federation.tls import ServerCertificate
 from databazaar.federation.wire import (
     LOCAL,
     REPLACED,
     SERVICE,
     SOCKET,
-    Header,
     Outbox,
-    WireError,
+    ProviderStream,
     body_frames,
-    decode_frame,
-    encode_frame,
     grpc,
     options,
-    plain_piece,
     receive_body,
 )
 
-LOCK_FD = "DATABAZAAR_LOCK_FD"
+LOCK = "server.lock"
+"""The file that the server's process holds locked as long as it lives, with its process id."""
 MOST_PROVIDERS = 1000
 _HANDSHAKE_SECONDS, _IDLE_SECONDS, _SWEEP_SECONDS = 10, 30, 1.0
+_HEAR_SECONDS = 10.0
+"""How long a consumer may leave a frame of its answers unread."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class MarketServer:
         self._stopping = threading.Event()
         self._numbers: dict[str, ProviderStream] = {}
         self._exchange = Exchange(
-            partial(self._send, False),
+            self._send,
             self._connections.__contains__,
             max_bytes,
             ended=self._ended,
@@ -122,8 +121,11 @@ class MarketServer:
         Path(SOCKET).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Ends the streams of those whose certificate was revoked meanwhile."""
+        """Ends the streams of those whose certificate was revoked meanwhile, and takes new capacities."""
         while not self._stopping.wait(_SWEEP_SECONDS):
+            with contextlib.suppress(BazaarError):  # a file that cannot be read changes nothing
+                self._capacities = read_capacities(self._market.server)
+                self._exchange.capacities_changed()
             for connection in list(self._connections.values()):
                 if why := self._revoked.why(connection.name, connection.serial, connected=True):
                     log.warning("%s is put out: %s", connection.name, why)
@@ -193,12 +195,12 @@ class MarketServer:
         if header.get("op") != "answer":
             raise WireError("it sends what is no answer")
         number, size, code = (header.get(key) for key in ("number", "size", "code"))
-        return self._exchange.take(name, number, size, code, plain_piece(header, piece))
+        return self._exchange.take(name, number, size, code, bytes(piece))
 
-    def _send(self, pack: bool, name: str, number: str, payload: bytes, seconds: float) -> None:
+    def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         connection = self._connections[name]
         self._numbers[number] = connection
-        connection.send(number, payload, seconds, pack)
+        connection.send(number, payload, seconds)
 
     def _ended(self, number: str) -> None:
         if (connection := self._numbers.pop(number, None)) is not None:
@@ -207,7 +209,7 @@ class MarketServer:
     # Consumers
 
     def _ask(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over."""
+        """Asks, and passes the answers on; a consumer that goes away ends its question."""
         outbox = Outbox(4)
         context.add_callback(outbox.close)
         try:
@@ -220,15 +222,8 @@ class MarketServer:
         yield from outbox
 
     def _exchange_for(self, header: Header, payload: Body, outbox: Outbox) -> None:
-        def say(op: str, **more: Any) -> None:
-            if not outbox.put(encode_frame({"op": op, **more}), 10 * BEAT):
-                raise ConnectionError("the consumer is gone")
-
-        def watch(moving: Mapping[str, PayloadTransfer]) -> None:
-            say("transfers", transfers={name: asdict(one) for name, one in moving.items()})
-
         def deliver(name: str, size: int, data: bytes) -> None:
-            outbox.put(encode_frame({"op": "piece", "name": name, "size": size}, data), 10 * BEAT)
+            outbox.put(encode_frame({"op": "piece", "name": name, "size": size}, data), _HEAR_SECONDS)
 
         try:
             replies, failures = self._exchange.ask(
@@ -236,15 +231,13 @@ class MarketServer:
                 payload,  # type: ignore[arg-type]
                 float(header["timeout"]),
                 str(header["consumer"])[:LONGEST_NAME],
-                lambda states: say("states", states=states),
                 deliver,
-                watch,
-                partial(self._send, header["pack"] is True),
+                lambda: not outbox.closed,
             )
             for name, reply in replies.items():
                 for _, frame in body_frames({"op": "piece", "name": name}, reply):
-                    outbox.put(frame, 10 * BEAT)
-            say("done", failures=failures)
+                    outbox.put(frame, _HEAR_SECONDS)
+            outbox.put(encode_frame({"op": "done", "failures": failures}), _HEAR_SECONDS)
         except ConnectionError:
             log.info("a consumer is gone, and its question is over")
         except Exception:
@@ -265,18 +258,14 @@ class MarketServer:
                 return {
                     "connected": sorted(self._connections),
                     "queues": {name: asdict(queue) for name, queue in self._exchange.queues().items()},
-                    "transfers": {name: asdict(transfer) for name, transfer in self._exchange.transfers().items()},
                     "max_bytes": self._max_bytes,
                 }
-            case "capacity":
-                self._capacities = read_capacities(self._market.server)
-                self._exchange.capacity_changed(str(header["name"]))
             case "revoke":
                 name = str(header["name"])
                 if (connection := self._connections.get(name)) is not None:
                     self._leave(connection, "the name is revoked")
                 return {"name": name, "closed": bool(self._revoked.why(name, 0))}
-        return {"name": header["name"]}
+        raise WireError("this is no command")
 
 
 def _server(service: str, methods: dict[str, Any], most: int, more: Any = ()) -> Any:
@@ -286,8 +275,8 @@ def _server(service: str, methods: dict[str, Any], most: int, more: Any = ()) ->
 
 
 def main(folder: Path, max_bytes: int) -> None:
-    """The life of the server's process, which holds the lock that `server` handed down, with its process id."""
-    os.write(int(os.environ.pop(LOCK_FD)), str(os.getpid()).encode())
+    """The life of the server's process, which inherits the lock that `server` took."""
+    (folder / LOCK).write_text(str(os.getpid()))
     handler = logging.handlers.RotatingFileHandler(
         folder / "server" / "log.txt", maxBytes=5_000_000, backupCount=3, encoding="utf-8"
     )

@@ -11,35 +11,40 @@ message has a protocol number of its own, which changes when its fields do.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from math import isfinite
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.federation.failures import (
-    BAD_HEADER,
-    BAD_TENSOR,
-    NOT_A_MESSAGE,
-    NOT_SIGNED,
-    OTHER_PROVIDER,
-    OTHER_QUESTION,
-    OTHER_ROUND,
-    MessageError,
-)
 from databazaar.federation.fair_queue import LONGEST_NAME
-from databazaar.federation.message_vector import decode_vector, vector_parts
-from databazaar.federation.payloads import Body
+from databazaar.federation.frames import Body
 from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
-from databazaar.learning.kinds import ModelKind, OracleKind
+from databazaar.federation.transport import Fault, MessageError
 from databazaar.ledger.replies import ReplyStatement, SignedReply
-from databazaar.oracles.protocol import OptimizerKind
+from databazaar.models import ModelKind
+from databazaar.oracles import OptimizerKind, OracleKind
 
 MAGIC = b"DBZ1"
 _LENGTH = struct.Struct(">I")
 
+MAX_NUMBERS = 64 * 1024 * 1024
+_TENSOR_LENGTH = struct.Struct("<Q")
+_MAX_TENSOR_HEADER = 256
+_TENSOR_HEADER = re.compile(
+    rb'\{"w":\{"dtype":"(F32|F64)","shape":\[([1-9]\d{0,9})\],"data_offsets":\[0,([1-9]\d{0,11})\]\}\} {0,7}'
+)
+_TYPES: dict[bytes, tuple[np.dtype[Any], torch.dtype]] = {
+    b"F32": (np.dtype("<f4"), torch.float32),
+    b"F64": (np.dtype("<f8"), torch.float64),
+}
+_NAMES = {kept: name for name, (_, kept) in _TYPES.items()}
 SignedWith = Callable[[str, bytes, str], str]
 """The certificate by which a provider, by name, has signed these bytes; empty where it has not."""
 MAX_HEADER = 1024 * 1024
@@ -172,20 +177,15 @@ class Asked(NamedTuple):
     params: Tensor | None
 
 
-class Answered(NamedTuple):
-    reply: Reply
-    update: Tensor | None
-
-
-class Heard(NamedTuple):
-    """A reply that a provider has signed, and the certificate by which it has; `fault` is what is wrong with its
-    update, empty where nothing is."""
+class VerifiedReply(NamedTuple):
+    """A reply, and its update where it brings one. Where the provider had to sign it: what it `signed`, the
+    `certificate` by which it has, and the `fault` of its update, empty where there is none."""
 
     reply: Reply
     update: Tensor | None
-    fault: str
-    signed: SignedReply
-    certificate: str
+    fault: str = ""
+    signed: SignedReply | None = None
+    certificate: str = ""
 
 
 def encode_request(request: Request | ReceiptMessage, params: Tensor | None = None) -> bytes:
@@ -197,7 +197,7 @@ def decode_request(data: Body) -> Asked:
     request, at = _header(data, Request)
     params = decode_vector(data, at)
     if (params is not None) != (request.kind == "update"):
-        raise MessageError(BAD_TENSOR)
+        raise MessageError(Fault.BAD_TENSOR)
     return Asked(request, params)
 
 
@@ -211,7 +211,7 @@ def decode_receipt(data: Body) -> ReceiptMessage:
     """A receipt, whose signature is yet to be checked; or MessageError."""
     message, at = _header(data, ReceiptMessage)
     if at != len(data):
-        raise MessageError(BAD_TENSOR)
+        raise MessageError(Fault.BAD_TENSOR)
     return message
 
 
@@ -223,58 +223,45 @@ def encode_reply(reply: Reply, update: Tensor | bytes | tuple[bytes, Body] | Non
 
 
 def decode_reply(
-    data: Body, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str = ""
-) -> Answered:
-    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError. Nobody has to sign it, nor
-    to say which question it answers; one that does must say the right one."""
-    reply, at = _addressed(data, asked, provider)
-    if reply.question and question and reply.question != question:
-        raise MessageError(OTHER_QUESTION)
-    return Answered(reply, _update(reply, asked, data, at, params))
-
-
-def hear_reply(
     data: Body,
     asked: Request | ReceiptMessage,
     provider: str,
     params: Tensor | None,
-    question: str,
-    signed_with: SignedWith,
-) -> Heard:
-    """The same of a reply that the provider must have signed, and by it the question and the update; or MessageError.
+    question: str = "",
+    signed_with: SignedWith | None = None,
+) -> VerifiedReply:
+    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError.
 
-    The signer of a bad update is answerable for it: what is wrong with it is returned, and not raised.
+    With `signed_with` the provider must have signed it, and by it the question and the update. The signer of a bad
+    update is answerable for it: the fault is returned, and not raised. Without, a reply need not say which question it
+    answers; one that does must say the right one.
     """
-    reply, at = _addressed(data, asked, provider)
-    if reply.question != question:
-        raise MessageError(OTHER_QUESTION)
+    reply, at = _header(data, Reply)
+    if reply.provider != provider:
+        raise MessageError(Fault.OTHER_PROVIDER)
+    if (reply.run, reply.round) != (asked.run, asked.round):
+        raise MessageError(Fault.OTHER_ROUND)
+    if reply.question != question and (signed_with is not None or (reply.question and question)):
+        raise MessageError(Fault.OTHER_QUESTION)
+    if signed_with is None:
+        return VerifiedReply(reply, _update(reply, asked, data, at, params))
     signed = SignedReply(reply.statement(data[at:]), reply.signature)
     certificate = signed_with(provider, signed.statement.text, reply.signature) if reply.signature else ""
     if not certificate:
-        raise MessageError(NOT_SIGNED)
+        raise MessageError(Fault.NOT_SIGNED)
     try:
-        return Heard(reply, _update(reply, asked, data, at, params), "", signed, certificate)
+        return VerifiedReply(reply, _update(reply, asked, data, at, params), "", signed, certificate)
     except MessageError as fault:
-        return Heard(reply, None, str(fault), signed, certificate)
-
-
-def _addressed(data: Body, asked: Request | ReceiptMessage, provider: str) -> tuple[Reply, int]:
-    """The header of a reply that bears this provider's name, this run and this round; and where it ends."""
-    reply, at = _header(data, Reply)
-    if reply.provider != provider:
-        raise MessageError(OTHER_PROVIDER)
-    if (reply.run, reply.round) != (asked.run, asked.round):
-        raise MessageError(OTHER_ROUND)
-    return reply, at
+        return VerifiedReply(reply, None, str(fault), signed, certificate)
 
 
 def _update(reply: Reply, asked: Request | ReceiptMessage, data: Body, at: int, params: Tensor | None) -> Tensor | None:
     """The update, where there has to be one."""
     if (reply.status == "ok") != (reply.code == ""):
-        raise MessageError(BAD_HEADER)
+        raise MessageError(Fault.BAD_HEADER)
     update = decode_vector(data, at, params)
     if (update is not None) != (reply.status == "ok" and asked.kind == "update"):
-        raise MessageError(BAD_TENSOR)
+        raise MessageError(Fault.BAD_TENSOR)
     return update
 
 
@@ -284,22 +271,70 @@ Header = TypeVar("Header", Request, Reply, ReceiptMessage)
 def _message(header: BaseModel) -> bytes:
     text = header.model_dump_json().encode()
     if len(text) > MAX_HEADER:
-        raise MessageError(BAD_HEADER)
+        raise MessageError(Fault.BAD_HEADER)
     return MAGIC + _LENGTH.pack(len(text)) + text
 
 
 def _header(data: Body, kind: type[Header]) -> tuple[Header, int]:
     start = len(MAGIC) + _LENGTH.size
     if len(data) < start or data[: len(MAGIC)] != MAGIC:
-        raise MessageError(NOT_A_MESSAGE)
+        raise MessageError(Fault.NOT_A_MESSAGE)
     (length,) = _LENGTH.unpack_from(data, len(MAGIC))
     if length > MAX_HEADER or start + length > len(data):
-        raise MessageError(NOT_A_MESSAGE)
+        raise MessageError(Fault.NOT_A_MESSAGE)
     text = bytes(data[start : start + length])
     try:
         header = kind.model_validate_json(text)
     except (ValidationError, ValueError, RecursionError):
-        raise MessageError(BAD_HEADER) from None
+        raise MessageError(Fault.BAD_HEADER) from None
     if header.model_dump_json().encode() != text:
-        raise MessageError(BAD_HEADER)
+        raise MessageError(Fault.BAD_HEADER)
     return header, start + length
+
+
+def vector_parts(vector: Tensor | None) -> tuple[bytes, Body]:
+    """The vector as it is sent, without a copy: what stands before its numbers, and the memory in which they are."""
+    if vector is None:
+        return b"", b""
+    flat = vector.detach().cpu().contiguous()
+    kind = _NAMES.get(flat.dtype)
+    if kind is None or flat.dim() != 1 or not len(flat):
+        return plainly_encoded(flat), b""
+    numbers = flat.numpy().astype(_TYPES[kind][0], copy=False)
+    text = b'{"w":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (kind, len(flat), numbers.nbytes)
+    text += b" " * (-len(text) % _TENSOR_LENGTH.size)
+    return _TENSOR_LENGTH.pack(len(text)) + text, numbers.data.cast("B")
+
+
+def plainly_encoded(vector: Tensor) -> bytes:
+    """The same by safetensors itself, for any tensor; it takes two copies."""
+    from safetensors.torch import save
+
+    return save({"w": vector})
+
+
+def decode_vector(data: Body, at: int, like: Tensor | None = None) -> Tensor | None:
+    """The vector that fills `data` from `at` on to its last byte; None where nothing is there. Where `data` came down
+    so that it is aligned, the vector lies in its memory."""
+    if at == len(data):
+        return None
+    if len(data) - at < _TENSOR_LENGTH.size:
+        raise MessageError(Fault.BAD_TENSOR)
+    (length,) = _TENSOR_LENGTH.unpack_from(data, at)
+    at += _TENSOR_LENGTH.size
+    found = _TENSOR_HEADER.fullmatch(data[at : at + length]) if length <= _MAX_TENSOR_HEADER else None
+    if found is None:
+        raise MessageError(Fault.BAD_TENSOR)
+    written, kept = _TYPES[found[1]]
+    count, size = int(found[2]), int(found[3])
+    at += length
+    if count > MAX_NUMBERS or size != count * written.itemsize or size != len(data) - at:
+        raise MessageError(Fault.BAD_TENSOR)
+    if like is not None and (list(like.shape) != [count] or like.dtype != kept):
+        raise MessageError(Fault.OTHER_SHAPE)
+    numbers = np.frombuffer(data, written, count, at)
+    in_place = numbers.flags.writeable and numbers.flags.aligned and numbers.dtype.isnative
+    vector = torch.from_numpy(numbers if in_place else numbers.astype(written.newbyteorder("=")))
+    if not all(map(isfinite, torch.aminmax(vector))):  # a NaN anywhere is both the least and the greatest
+        raise MessageError(Fault.NOT_FINITE)
+    return vector

@@ -1,11 +1,13 @@
-"""Keys and X.509 certificates of a market: one authority, one server, one certificate a provider."""
+"""Keys and X.509 certificates of a market: its authority, its server, and all that it has issued to providers."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -15,7 +17,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from databazaar.canonical import statement
 from databazaar.errors import BazaarError
+from databazaar.federation.enrolment_files import PRIVATE, CertificateFile, make_folder, read_file, read_small
+from databazaar.files import write_whole
 
+KEY, CERTIFICATE = "ca.key", "ca.pem"
+PASSPHRASE = "DATABAZAAR_CA_PASSPHRASE"  # noqa: S105
+Passphrase = Callable[[], str]
 CA_DAYS = 3650
 LEAF_DAYS = 365
 KEY_BITS = 3072
@@ -29,14 +36,10 @@ def new_key() -> rsa.RSAPrivateKey:
 
 
 def key_pem(key: rsa.RSAPrivateKey, passphrase: str | None = None) -> bytes:
-    if passphrase is None:
-        form, lock = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-        return key.private_bytes(serialization.Encoding.PEM, form, lock)
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(passphrase.encode()),
-    )
+    lock: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase is not None:
+        lock = serialization.BestAvailableEncryption(passphrase.encode())
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
 def load_key(path: Path, passphrase: Callable[[], str] | None = None) -> rsa.RSAPrivateKey:
@@ -60,6 +63,14 @@ def load_certificate(text: str) -> x509.Certificate:
         raise BazaarError("the file holds no certificate: ask the sender for it again") from None
 
 
+def read_certificate(path: Path, otherwise: str) -> x509.Certificate:
+    """The certificate in a file. `otherwise` is the sentence for one that holds none."""
+    try:
+        return load_certificate(read_small(path).decode("ascii"))
+    except (OSError, ValueError, BazaarError):
+        raise BazaarError(otherwise) from None
+
+
 def pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
@@ -71,11 +82,6 @@ def is_authority(text: str) -> bool:
     except (BazaarError, ValueError, x509.ExtensionNotFound):
         return False
     return found.value.ca
-
-
-def belongs(text: str, key: rsa.RSAPrivateKey) -> bool:
-    """Is the certificate for this key?"""
-    return load_certificate(text).public_key() == key.public_key()
 
 
 def days_left(certificate: x509.Certificate) -> int:
@@ -92,35 +98,104 @@ def common_name(name: x509.Name) -> str:
     return str(found[0].value) if len(found) == 1 else ""
 
 
-def new_authority(name: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
-    """The market's own certificate authority."""
+class Authority(NamedTuple):
+    """A market's certificate authority with its key at hand.
+
+    The server never needs the key, which may lie on another medium, with a passphrase.
+    """
+
+    key: rsa.RSAPrivateKey
+    certificate: x509.Certificate
+
+    def issue(self, name: str, public_key: rsa.RSAPublicKey, hosts: Sequence[str] = ()) -> x509.Certificate:
+        """A leaf certificate. The subject is ours alone: nothing is copied from a request but its public key."""
+        server_or_client = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        alternatives = [_host(host) for host in hosts] or [x509.DNSName(name)]
+        end = min(dt.datetime.now(dt.UTC) + dt.timedelta(days=LEAF_DAYS), self.certificate.not_valid_after_utc)
+        return (
+            _builder(_name(name), self.certificate.subject, public_key, self.key.public_key(), end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([server_or_client]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+
+
+def new_authority(name: str) -> Authority:
     key = new_key()
     usage = _usage(sign_certificates=True)
     end = dt.datetime.now(dt.UTC) + dt.timedelta(days=CA_DAYS)
     builder = _builder(_name(name), _name(name), key.public_key(), key.public_key(), end)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return key, builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+    return Authority(key, builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()))
 
 
-def issue(
-    authority_key: rsa.RSAPrivateKey,
-    authority: x509.Certificate,
-    name: str,
-    public_key: rsa.RSAPublicKey,
-    hosts: Sequence[str] = (),
-) -> x509.Certificate:
-    """A leaf certificate. The subject is ours alone: nothing is copied from a request but its public key."""
-    server_or_client = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-    alternatives = [_host(host) for host in hosts] or [x509.DNSName(name)]
-    end = min(dt.datetime.now(dt.UTC) + dt.timedelta(days=LEAF_DAYS), authority.not_valid_after_utc)
-    return (
-        _builder(_name(name), authority.subject, public_key, authority_key.public_key(), end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([server_or_client]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
+def from_environment() -> str:
+    """The passphrase of the authority's key. It is never an argument, which others on the machine could read."""
+    found = os.environ.get(PASSPHRASE)
+    if not found:
+        raise BazaarError(f"the authority's key has a passphrase: set {PASSPHRASE}, or run this on a terminal")
+    return found
+
+
+def make_authority(market: Path, name: str, elsewhere: Path | None, passphrase: str | None) -> Authority:
+    """A new authority. Its certificate stays with the market; its key too, or `elsewhere`, and then only there."""
+    home = market / "ca"
+    if elsewhere is not None:
+        if elsewhere.resolve().is_relative_to(market.resolve()):
+            raise BazaarError(f"{elsewhere} lies in the market's own folder: give a folder on another medium")
+        if (elsewhere / KEY).exists():
+            raise BazaarError(f"{elsewhere} holds an authority's key already: give another folder for this market's")
+        home = elsewhere.resolve()
+    authority = new_authority(f"{name}.ca")
+    make_folder(home)
+    write_whole(home / KEY, key_pem(authority.key, passphrase), PRIVATE)
+    for folder in {home, market / "ca"}:
+        write_whole(folder / CERTIFICATE, pem(authority.certificate).encode(), PRIVATE)
+    return authority
+
+
+def certificate_of(market: Path) -> x509.Certificate:
+    otherwise = f"the authority's certificate in {market / 'ca'} cannot be read: put it back from a backup"
+    return read_certificate(market / "ca" / CERTIFICATE, otherwise)
+
+
+def open_authority(market: Path, elsewhere: Path | None, passphrase: Passphrase, kept: str = "") -> Authority:
+    """The authority of the market, with the key from `elsewhere` if given; `kept` is where it was put at first."""
+    path = (elsewhere or market / "ca") / KEY
+    if not path.is_file():
+        where = f"it was put into {kept}" if kept else "it is not in the market's folder"
+        raise BazaarError(f"the key of the market's authority is not at {path} ({where}): give its folder with --ca")
+    certificate = certificate_of(market)
+    key = load_key(path, passphrase)
+    if key.public_key() != certificate.public_key():
+        raise BazaarError(f"{path} is the key of another market's authority: give the folder of this one's with --ca")
+    return Authority(key, certificate)
+
+
+def record(market: Path, name: str, certificate: x509.Certificate) -> None:
+    """Keep a certificate for good, beside all others of that name."""
+    make_folder(market / "issued" / name)
+    path = market / "issued" / name / f"{certificate.serial_number:x}.pem"
+    write_whole(path, pem(certificate).encode(), PRIVATE)
+
+
+def current(market: Path, name: str) -> x509.Certificate | None:
+    """The provider's certificate as it was sent to it last."""
+    path = market / "certificates" / f"{name}.json"
+    if not path.exists():
+        return None
+    return load_certificate(read_file(path, CertificateFile, f"{path} cannot be read: put it back").certificate)
+
+
+def issued(market: Path, name: str) -> list[x509.Certificate]:
+    """Every certificate that was ever issued to `name`, the latest last: what it signed long ago can be verified."""
+    kept = [load_certificate(path.read_text()) for path in (market / "issued" / name).glob("*.pem")]
+    kept.sort(key=lambda certificate: certificate.not_valid_before_utc)
+    if (latest := current(market, name)) is not None:
+        kept = [certificate for certificate in kept if certificate != latest] + [latest]
+    return kept
 
 
 def new_request(key: rsa.RSAPrivateKey, name: str) -> str:
@@ -144,12 +219,13 @@ def read_request(text: str, name: str) -> rsa.RSAPublicKey:
 
 
 def sign(key: rsa.RSAPrivateKey, text: bytes) -> str:
-    """The signature under these bytes in hexadecimal: RSA-PSS with SHA-256."""
     return key.sign(text, _PSS, hashes.SHA256()).hex()
 
 
-def verifies(key: rsa.RSAPublicKey, text: bytes, signature: str) -> bool:
-    """Whether the signature is this key's, under these bytes."""
+def verifies(key: rsa.RSAPublicKey | None, text: bytes, signature: str) -> bool:
+    """Whether there is a key, and the signature is its, under these bytes."""
+    if key is None:
+        return False
     try:
         key.verify(bytes.fromhex(signature), text, _PSS, hashes.SHA256())
     except (InvalidSignature, ValueError):

@@ -1,22 +1,35 @@
-"""What a provider lets others ask of it. It is the provider's own, and is checked before any work is done."""
+"""What a provider lets others ask of it. It is the provider's own, and is checked before any work is done.
+
+What an answer takes, in memory and in work, is counted from the sizes of task and data, before anything is built.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isqrt, prod
 
+from databazaar.errors import BazaarError
 from databazaar.federation.messages import ModelMessage, OracleMessage, ReplyCode
 from databazaar.federation.records import AccessRecord
-from databazaar.federation.work import Work, work_of
 from databazaar.learning.asked_rows import LEAST_ROWS, distinct_rows
-from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
+from databazaar.models import MODEL_KINDS, layer_sizes, parameter_count, pooled_side
 
 _HOUR = 3600.0
 _FASTEST, _SLOWEST = 5e10, 4e9
 """Products that a machine makes in a second, at the most; and at the least, while it cannot be interrupted."""
 _QUICKEST_STEP = 2e-5
 """Seconds that one step takes at the least, however small."""
+ROWS_AT_ONCE = 256
+"""The most rows of which the gradients stand in memory, one by one, for differential privacy."""
+_FLOAT, _WHOLE = 4, 8
+_COPIES_OF_PARAMETERS = 12
+"""The request, the model, the moving parameters, gradients, an optimizer's memory, the update, the reply."""
+_COPIES_OF_GRADIENTS = 6
+"""Of one row, for differential privacy: raw, checked, absolute, scaled, and what autograd holds meanwhile."""
+_COPIES_OF_ACTIVATIONS = 6
 
 
 class RefusedError(Exception):
@@ -60,20 +73,15 @@ class Policy:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""
         work = work_of(model, oracle, rows, private)
         within = model.kind in self.models and work.parameters <= self.max_parameters
-        within = within and work.samples <= self.max_samples
-        return within and self._in_memory(work, private) and self._in_time(work)
+        memory = work.memory + work.row_memory if private else work.peak
+        quickest = max(work.products / _FASTEST, work.steps * _QUICKEST_STEP)
+        within = within and work.samples <= self.max_samples and memory <= self.max_memory
+        return within and max(quickest, work.largest_piece / _SLOWEST) <= self.max_seconds
 
     def rows_at_once(self, model: ModelMessage, oracle: OracleMessage, rows: int) -> int:
         """Of how many rows the gradients may stand in memory, one by one."""
         work = work_of(model, oracle, rows, private=True)
         return max(1, min(work.at_once, (self.max_memory - work.memory) // work.row_memory))
-
-    def _in_memory(self, work: Work, private: bool) -> bool:
-        return (work.memory + work.row_memory if private else work.peak) <= self.max_memory
-
-    def _in_time(self, work: Work) -> bool:
-        quickest = max(work.products / _FASTEST, work.steps * _QUICKEST_STEP)
-        return max(quickest, work.largest_piece / _SLOWEST) <= self.max_seconds
 
 
 @dataclass
@@ -120,3 +128,86 @@ class AccessLimit:
     def note(self, job: str, question: str) -> None:
         if self._most is not None:
             self._answered.setdefault(job, set()).add(question)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One answer's work. `products` are multiplications; those of the largest piece that is not interrupted apart.
+
+    `row_memory` is what each row adds to `memory` that stands in memory at once; `at_once` are those rows.
+    """
+
+    parameters: int
+    samples: int
+    steps: int
+    products: int
+    largest_piece: int
+    memory: int
+    row_memory: int
+    at_once: int
+
+    @property
+    def peak(self) -> int:
+        return self.memory + self.row_memory * self.at_once
+
+
+def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool) -> Work:
+    """The work of one answer over so many rows; `private` with differential privacy."""
+    made = built_in(oracle, rows)
+    batch = rows if oracle.kind == "full-gradient" else min(oracle.batch_size, rows)
+    steps = made.step_count(rows) if isinstance(made, LocalSGD) else 1
+    samples = rows * oracle.epochs if isinstance(made, LocalSGD) else rows
+    if isinstance(made, LocalSGD) and oracle.steps is not None:
+        samples = min(samples, oracle.steps * oracle.batch_size)
+    parameters, inputs = width(model), prod(model.inputs)
+    copied, activations, products = _per_row(model)
+    at_once = min(rows, ROWS_AT_ONCE, batch + 3 * isqrt(batch)) if private else batch  # by chance some more are drawn
+    one_by_one = _COPIES_OF_GRADIENTS * parameters * _FLOAT if private else 0
+    memory = rows * (inputs * (_FLOAT + 1) + 3 * _WHOLE) + _COPIES_OF_PARAMETERS * parameters * _FLOAT
+    memory += 2 * batch * inputs * _FLOAT if private else steps * batch * _WHOLE
+    return Work(
+        parameters=parameters,
+        samples=samples,
+        steps=steps,
+        products=3 * products * batch * steps + parameters * steps,
+        largest_piece=3 * products * at_once + parameters,
+        memory=memory,
+        row_memory=(copied + _COPIES_OF_ACTIVATIONS * activations) * _FLOAT + one_by_one,
+        at_once=at_once,
+    )
+
+
+def built_in(oracle: OracleMessage, rows: int) -> Oracle:
+    """The oracle that a message describes. Its batch is at most all rows, so that it cannot fill memory."""
+    batch = min(oracle.batch_size, rows)
+    return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
+
+
+def width(model: ModelMessage) -> int:
+    """How many parameters the model has, counted without making it; none where it is no model that can be made.
+
+    >>> width(ModelMessage(kind="mlp", inputs=(784,), outputs=10, hidden=(300,)))
+    238510
+    """
+    try:
+        return parameter_count(model.kind, model.inputs, model.outputs, model.hidden)
+    except BazaarError:
+        return 0
+
+
+def _per_row(model: ModelMessage) -> tuple[int, int, int]:
+    """What one row is copied to before the first layer, the numbers that the layers make of it, and their products."""
+    try:
+        sizes = layer_sizes(model.kind, model.inputs, model.outputs, model.hidden)
+    except BazaarError:
+        return 0, 0, 0
+    copied = prod(model.inputs)
+    activations, products = sum(out for _, out in sizes), sum(into * out for into, out in sizes)
+    if model.kind == "cnn":  # its first layer sees a patch at every place of the image
+        _, height, wide = model.inputs
+        patches = 4 * pooled_side(height) * pooled_side(wide)
+        into, out = sizes[0]
+        copied += 2 * patches * into
+        activations += patches * out
+        products += (patches - 1) * into * out
+    return copied, activations, products

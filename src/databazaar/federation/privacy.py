@@ -23,10 +23,9 @@ from torch.func import functional_call, grad, vmap
 from databazaar.engines.protocol import LIMIT
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.messages import OracleMessage
+from databazaar.federation.policy import ROWS_AT_ONCE, built_in
 from databazaar.federation.table import Data
-from databazaar.federation.work import ROWS_AT_ONCE, built_in
-from databazaar.learning.optimizers import Descent
-from databazaar.learning.oracles import LocalSGD
+from databazaar.learning.oracles import Descent, LocalSGD
 from databazaar.learning.task import Task
 
 _BLOCK = 2**20
@@ -40,13 +39,6 @@ class PrivateUpdates:
     noise: float
     clip: float
     accountant: Accountant
-
-    @property
-    def delta(self) -> float:
-        return self.accountant.delta
-
-    def spent(self) -> float:
-        return self.accountant.spent
 
     def check(self, oracle: OracleMessage, rows: int, consumer: str = "") -> None:
         self.accountant.check(self.noise, *_work(oracle, rows), consumer)

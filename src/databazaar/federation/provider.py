@@ -1,43 +1,37 @@
 """The provider's end of the connection: one stream to the market's server, and a handler from bytes to bytes.
 
-The handler is code that the provider installed; nothing that the server sends is ever run.
+The handler is code that the provider installed; nothing that the server sends is ever run. A kit is for one place at a
+time. On one machine a second process is stopped; elsewhere two of one name replace each other at the server again and
+again, and a provider notices how often it is replaced.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import logging
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from databazaar.errors import BazaarError
-from databazaar.federation.copies import Evictions
 from databazaar.federation.enrolment import load_kit
-from databazaar.federation.exchange import Lost
-from databazaar.federation.payloads import PIECE, Body, ChunkAssembler, Meter, amount
+from databazaar.federation.frames import MAX_BYTES, PIECE, Body, ChunkAssembler, WireError, decode_frame
 from databazaar.federation.renewal import kit_warning
 from databazaar.federation.tls import open_channel
-from databazaar.federation.wire import (
-    MAX_BYTES,
-    REPLACED,
-    SERVICE,
-    Outbox,
-    WireError,
-    body_frames,
-    decode_frame,
-    grpc,
-    plain_piece,
-)
+from databazaar.federation.transport import Lost
+from databazaar.federation.wire import REPLACED, SERVICE, Outbox, body_frames, grpc
 
 Handler = Callable[[Body], Body]
 """Takes a question, which is the memory in which it came down where it is large, and returns the answer."""
 _WAITING = 8
 _FIRST_PAUSE, _STEADY = 1.0, 60.0
 """Seconds until a lost connection is tried again at first, and after which a connection counts as a good one."""
+_OFTEN, _MINUTES = 3, 10
 log = logging.getLogger(__name__)
 
 
@@ -46,18 +40,17 @@ class ServerStream:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
-        self.packed: dict[str, bool] = {}
-        """By the number of each open question, whether a large answer is wanted packed."""
+        self.open: set[str] = set()
+        """The numbers of the questions whose answers are still wanted."""
 
     def send_answer(self, number: str, code: str, reply: Body) -> None:
         """Piece by piece, no faster than gRPC sends them, and no further once the question is over."""
-        meter = Meter("answer sent", len(reply)) if len(reply) > PIECE else None
         header = {"op": "answer", "number": number, "code": code}
-        for done, frame in body_frames(header, reply, self.packed.get(number, False)):
-            if number not in self.packed or not self.outbox.put(frame):
+        for _, frame in body_frames(header, reply):
+            if number not in self.open or not self.outbox.put(frame):
                 return
-            if meter is not None:
-                meter.moved(done)
+        if len(reply) > PIECE:
+            log.info("an answer of %.1f MB is sent", len(reply) / 1e6)
 
 
 Question = tuple[ServerStream, str, float, Body]
@@ -94,32 +87,33 @@ class Incoming:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._landings: dict[str, tuple[ChunkAssembler, Meter]] = {}
+        self._landings: dict[str, ChunkAssembler] = {}
 
     def add(self, number: str, at: int, size: int, piece: Body) -> Body | None:
         """The question once all of it is here; `at` is where the piece begins."""
         if at == 0 and size == len(piece):
             return piece
         if at == 0:
-            self._landings[number] = ChunkAssembler(size), Meter("question received", size)
-            while sum(landing.size for landing, _ in self._landings.values()) > self._most_bytes:
+            self._landings[number] = ChunkAssembler(size)
+            while sum(landing.size for landing in self._landings.values()) > self._most_bytes:
                 self.drop(next(iter(self._landings)))
         if number not in self._landings:
             return None
-        landing, meter = self._landings[number]
         try:
-            complete = landing.add(piece)
+            complete = self._landings[number].add(piece)
         except OverflowError:
             self.drop(number)
             return None
-        meter.moved(landing.received)
-        return self._landings.pop(number)[0].body if complete else None
+        if not complete:
+            return None
+        log.info("a question of %.1f MB has come", size / 1e6)
+        return self._landings.pop(number).body
 
     def drop(self, number: str) -> None:
         """No more of this question will come."""
         if (found := self._landings.pop(number, None)) is not None:
             log.warning(
-                "a question was lost after %s; the market may ask again", amount(found[0].received, found[0].size)
+                "a question was lost after %d of %d bytes; the market may ask again", found.received, found.size
             )
 
 
@@ -142,7 +136,7 @@ class ProviderNode:
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
         self._questions = Waiting(max(_WAITING, 2 * at_once), 2 * max_bytes)
-        self._evictions = Evictions()
+        self._replaced: deque[float] = deque(maxlen=_OFTEN)
         self._stopping = threading.Event()
         self._call: Any = None
         self._threads = [
@@ -155,11 +149,9 @@ class ProviderNode:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        for _ in self._threads[1:]:
+        for _handler in self._threads[1:]:
             self._questions.put(None)
         if self._call is not None:
             self._call.cancel()
@@ -199,7 +191,7 @@ class ProviderNode:
             except grpc.RpcError as error:
                 return self._lost(error)
             finally:
-                stream.packed.clear()
+                stream.open.clear()
                 stream.outbox.close()
                 self._call.cancel()
         return ""
@@ -208,7 +200,7 @@ class ProviderNode:
         why = str(error.details())[:200]
         if error.code() is grpc.StatusCode.PERMISSION_DENIED:
             return f"{self.kit.market} does not let us in: {why}"
-        if why == REPLACED and self._evictions.note():
+        if why == REPLACED and self.often_replaced(time.monotonic()):
             log.warning(
                 "%s lets us in and puts us out again and again: if the network is sound, somebody answers with a copy "
                 "of this kit; ask the operator who is connected, and to revoke the name",
@@ -216,23 +208,27 @@ class ProviderNode:
             )
         return f"the connection to {self.kit.market} is lost: {why}"
 
+    def often_replaced(self, now: float) -> bool:
+        """Notes that another connection took our place; whether so often that a copy of the kit may be in use."""
+        self._replaced.append(now)
+        return len(self._replaced) == _OFTEN and now - self._replaced[0] < 60 * _MINUTES
+
     def _hear(self, stream: ServerStream, incoming: Incoming, message: bytes) -> None:
-        """One frame of the server."""
         header, piece = decode_frame(message)
         number = str(header.get("number"))
         match header.get("op"):
             case "welcome":
                 self.connected.set()
             case "over":
-                stream.packed.pop(number, None)
+                stream.open.discard(number)
                 incoming.drop(number)
             case "ask":
                 at, size, seconds = (header.get(key) for key in ("at", "size", "seconds"))
                 if not isinstance(at, int) or not isinstance(size, int) or not isinstance(seconds, float | int):
                     raise WireError("a question without a size or a deadline")
                 if at == 0:
-                    stream.packed[number] = header.get("pack") is True
-                whole = incoming.add(number, at, size, plain_piece(header, piece))
+                    stream.open.add(number)
+                whole = incoming.add(number, at, size, bytes(piece))
                 if whole is not None:
                     self._questions.put((stream, number, time.monotonic() + seconds, whole))
             case _:
@@ -247,7 +243,7 @@ class ProviderNode:
         if (question := self._questions.get()) is None:
             return False
         stream, number, until, payload = question
-        if time.monotonic() >= until or number not in stream.packed:
+        if time.monotonic() >= until or number not in stream.open:
             return True
         code: str = ""
         reply: Body = b""
@@ -261,3 +257,21 @@ class ProviderNode:
         del question, payload
         stream.send_answer(number, code, reply)
         return True
+
+
+def only_copy(key: Path) -> socket.socket:
+    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider.
+
+    Where names like these are not known, as on other systems than Linux, nothing is held.
+    """
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(b"\0databazaar-kit-" + hashlib.sha256(key.read_bytes()).hexdigest().encode())
+    except OSError as reason:
+        if reason.errno == errno.EADDRINUSE:
+            held.close()
+            raise BazaarError(
+                f"another process answers with a copy of {key.parent.parent}: stop it first; if it is not yours, the "
+                "key is stolen, and the operator should revoke it"
+            ) from None
+    return held

@@ -12,15 +12,14 @@ from databazaar.canonical import GENESIS
 from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     ReceiptMessage,
+    decode_reply,
     encode_request,
-    hear_reply,
     question_hash,
 )
-from databazaar.federation.receipts import MOST_ACCESSES, Freed, Receipt, Settled
-from databazaar.federation.verdicts import Hearing, Notice
+from databazaar.federation.receipts import MOST_ACCESSES, Freed, Hearing, Notice, Receipt, Settled
+from databazaar.federation.transport import MessageError
 from databazaar.ledger.chain import Entry
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ class ReceiptSender:
         self._silent = Quarantine(tolerated=1)
 
     def witness(self, entries: Sequence[Entry]) -> None:
-        """Takes in entries that are durable, and sends receipts if it is time: after ten rounds, at the close, and when
-        a run that was interrupted goes on."""
+        """Takes in durable entries, and sends receipts after ten rounds, at the close, and when a run is resumed."""
         resumed = self._seq < 0 and bool(self._sent)
         for entry in entries:
             self._seq, self._head = entry.seq, entry.hash
@@ -101,8 +99,7 @@ class ReceiptSender:
             log.warning("receipts could not be sent, and are owed", exc_info=True)
 
     def _whom(self) -> list[str]:
-        """Those who are owed something, the longest first, but after them who took none before; in the end, all who
-        have been drawn."""
+        """Those who are owed something, the longest first, silent ones last; at the close all who were drawn."""
         waits = {name: owed[0][0] if owed else self._seq for name, owed in self._owed.items()}
         due = [
             name
@@ -146,7 +143,7 @@ class ReceiptSender:
         if name not in replies:
             return False
         try:
-            heard = hear_reply(replies[name], message, name, None, question_hash(payload), self._keys.signed_with)
+            heard = decode_reply(replies[name], message, name, None, question_hash(payload), self._keys.signed_with)
         except MessageError:
             return False
         return heard.reply.status == "ok" and not heard.fault

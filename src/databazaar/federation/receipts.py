@@ -5,7 +5,10 @@ provider's accesses since the last receipt were settled, by which of its signed 
 what became of what was, and by which verdict. From then on the market cannot put the ledger back, write it anew, or
 settle otherwise, without this provider being able to show it. It says nothing of anybody else.
 
-Neither torch nor gRPC is needed to read one, and cryptography only to verify it.
+Verdicts are no entries of a ledger. They follow from the findings in it, and `Hearing` works them out as an audit does:
+for the arbiter's side to tell them, and for a party that compares a receipt with a ledger to verify them.
+
+Neither torch nor gRPC is needed to read a receipt, and cryptography only to verify it.
 """
 
 from __future__ import annotations
@@ -13,17 +16,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from databazaar.canonical import canonical, statement
 from databazaar.codes import Code
-from databazaar.federation.verdicts import Notice
+from databazaar.defence import Defence, Findings, judge
+from databazaar.defence.detector import DetectorState
+from databazaar.defence.words import TITLES, sentence_of
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger.chain import Entry
-from databazaar.ledger.replies import is_hash
+from databazaar.ledger.terms import Terms
 
 RECEIPTS = "receipts.jsonl"
 MOST_ACCESSES = 2000
@@ -34,6 +41,12 @@ LARGEST_FILE = 512 * 1024 * 1024
 """A provider keeps no more: no market has reason to send so much."""
 log = logging.getLogger(__name__)
 
+_Count = Annotated[int, Field(ge=0)]
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Number = int | Annotated[float, Field(allow_inf_nan=False)]
+_Reason = Annotated[Code, PlainValidator(Code.read), PlainSerializer(Code.body)]
+_Rule = Annotated[str, Field(pattern=f"^({'|'.join(TITLES)})$")]
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -43,27 +56,15 @@ class Settled:
     round: int
     draw: int
     paid: int | None
-    reason: Code | None
-    reply: str
+    reason: _Reason | None
+    reply: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
     held: int = 0
 
     @classmethod
     def of(cls, entry: Entry) -> Settled:
-        """What a post or a void says."""
         paid = entry.amount if entry.posts else None
         reply = str(entry.body.get("reply", ""))
         return cls(entry.round or 0, entry.draw or 0, paid, entry.reason, reply, entry.body.get("held", 0))
-
-    @classmethod
-    def read(cls, body: dict[str, Any]) -> Settled:
-        """From a receipt; anything else is an exception."""
-        reason = body.pop("reason")
-        return cls(**body, reason=None if reason is None else Code.read(reason))
-
-    def body(self) -> dict[str, Any]:
-        """As a receipt holds it: what is held back where anything is."""
-        said = {**vars(self), "reason": None if self.reason is None else self.reason.body()}
-        return said if self.held else {name: value for name, value in said.items() if name != "held"}
 
     def __str__(self) -> str:
         how = f"void ({self.reason})" if self.paid is None else f"paid {self.paid}"
@@ -73,8 +74,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Freed:
-    """What became of all that was held back of a provider: it was `released` to it, or went back to the consumer, in a
-    round or, where that is None, at the close."""
+    """Held-back pay that was `released` to the provider or returned to the consumer. `round` is None at the close."""
 
     round: int | None
     amount: int
@@ -82,7 +82,6 @@ class Freed:
 
     @classmethod
     def of(cls, entry: Entry) -> Freed:
-        """What a release or a return says."""
         return cls(entry.round, entry.amount or 0, entry.releases)
 
     @property
@@ -94,16 +93,35 @@ class Freed:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """One verdict as a receipt has it: what was found in a round, by a figure beside its limit, after so many answers
+    of its owner (where it is like another: of its own), and the number and the hash of the ledger's entry that bears
+    the figure. Whom it is like is not said."""
+
+    round: _Count
+    what: _Rule
+    figure: _Number
+    limit: _Number
+    answers: _Count
+    entry: _Count
+    hash: _Hash
+
+    def __str__(self) -> str:
+        why = sentence_of(self.what, self.figure, self.limit, self.answers)
+        return f"{TITLES[self.what]} in round {self.round}: {why} (entry {self.entry} of the ledger, {self.hash})"
+
+
+@dataclass(frozen=True)
 class Receipt:
     """What the market's server signs: `rounds` rounds are accounted for, and entry `seq` of the ledger has the hash
-    `head`. What there is nothing to say of is not written: where nothing is held back, it is as it always was."""
+    `head`. What there is nothing to say of is not written."""
 
     market: str
     run: str
     provider: str
-    seq: int
-    head: str
-    rounds: int
+    seq: _Count
+    head: _Hash
+    rounds: _Count
     accesses: tuple[Settled, ...]
     freed: tuple[Freed, ...] = ()
     verdicts: tuple[Notice, ...] = ()
@@ -111,48 +129,60 @@ class Receipt:
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
-        said = {**asdict(self), "accesses": [one.body() for one in self.accesses]}
-        later = ("freed", "verdicts")
-        return statement("receipt", {name: value for name, value in said.items() if name not in later or value})
+        return statement("receipt", _RECEIPT.dump_python(self, exclude_defaults=True, warnings=False))
 
     @property
     def server(self) -> str:
-        """Who has to have signed it."""
+        """The name of the party that has to have signed it."""
         return f"{self.market}.server"
 
     @classmethod
     def read(cls, text: bytes) -> Receipt | None:
         """The receipt in canonical JSON, None where that is none."""
         try:
-            found = json.loads(text)
-            if found.pop("kind") != "receipt":
-                return None
-            accesses, freed, verdicts = found.pop("accesses"), found.pop("freed", ()), found.pop("verdicts", ())
-            receipt = cls(
-                **found,
-                accesses=tuple(map(Settled.read, accesses)),
-                freed=tuple(Freed(**one) for one in freed),
-                verdicts=tuple(Notice(**one) for one in verdicts),
-            )
-            sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
-            sound &= all(type(value) is int and value >= 0 for value in (receipt.seq, receipt.rounds))
-            sound &= is_hash(receipt.head)
-            sound &= all(map(_sound, receipt.accesses)) and all(map(_sound_freed, receipt.freed))
-            sound &= all(told.sound for told in receipt.verdicts)
-            return receipt if sound and receipt.text == text else None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            receipt = _RECEIPT.validate_json(text, strict=True)
+            return receipt if receipt.text == text else None
+        except ValueError:
             return None
 
 
-def _sound(access: Settled) -> bool:
-    numbers = [access.round, access.draw, access.held, *([] if access.paid is None else [access.paid])]
-    replied = access.reply == "" or is_hash(access.reply)
-    return replied and all(type(number) is int for number in numbers)
+_RECEIPT = TypeAdapter(Receipt)
 
 
-def _sound_freed(freed: Freed) -> bool:
-    known = freed.round is None or type(freed.round) is int
-    return known and type(freed.amount) is int and type(freed.released) is bool
+class Hearing:
+    """Follows the entries of a ledger, and comes to the verdicts."""
+
+    def __init__(self) -> None:
+        self._terms: Terms | None = None
+        self._defence = Defence()
+        self._valid: dict[int, bool] = {}
+
+    def hear(self, entry: Entry) -> list[tuple[str, Notice]]:
+        """The verdicts that an entry of a sound ledger brings, with the provider that each is told to."""
+        if entry.opens:
+            self._terms = Terms.from_body(entry.body)
+            self._defence = Defence.of(self._terms.rules.get("defence", {}))
+            self._detector = DetectorState.new(self._terms.roster, self._defence.owners)
+        elif self._terms is None or self._defence.off:
+            return []
+        elif entry.settles and entry.provider is not None:
+            self._valid.setdefault(self._terms.places[entry.provider], entry.posts)
+        elif entry.ends_round:
+            return self._judge(entry, self._terms)
+        return []
+
+    def _judge(self, entry: Entry, terms: Terms) -> list[tuple[str, Notice]]:
+        asked, self._valid = self._valid, {}
+        findings = Findings.of(entry.body.get("findings", {}), len(asked), len(terms.roster))
+        judged = judge(self._defence, self._detector, list(asked), list(asked.values()), findings)
+        self._detector, found = judged.detector, []
+        owners = judged.detector.owner_answers
+        for verdict in judged.verdicts:
+            for place in (verdict.provider, *(() if verdict.other is None else (verdict.other,))):
+                answers = int((judged.detector.answers if verdict.what == "alike" else owners)[place])
+                figures = verdict.what, verdict.figure, verdict.limit, answers
+                found.append((terms.roster.ids[place], Notice(entry.round or 0, *figures, entry.seq, entry.hash)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -171,7 +201,7 @@ class SignedReceipt:
     @classmethod
     def read(cls, line: bytes) -> SignedReceipt | None:
         try:
-            found: dict[str, Any] = json.loads(line)
+            found = json.loads(line)
             return cls.of(str(found["receipt"]), str(found["signature"]), str(found["certificate"]))
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
@@ -185,7 +215,8 @@ class SignedReceipt:
 
     def verifies(self, authority: str) -> bool:
         """Whether the server of the market of this authority has signed it."""
-        from databazaar.federation.signatures import issued, verifies
+        from databazaar.federation.pki import verifies
+        from databazaar.federation.signatures import issued
 
         key = issued(self.certificate, authority, self.receipt.server, server=True)
         return verifies(key, self.receipt.text, self.signature)
@@ -221,14 +252,14 @@ class ReceiptKeeper:
         return cls(kit / RECEIPTS, provider, market, (kit / "startup" / "rootCA.pem").read_text())
 
     def take(self, text: str, signature: str, certificate: str) -> bool:
-        """Keeps a receipt for good before it returns. False for one that is not the market's, or not for us: who
-        could be shown it would not take it for evidence."""
+        """Keeps a receipt for good before it returns; False for one that is not the market's, or not for us."""
         signed = SignedReceipt.of(text, signature, certificate)
-        known = signed is not None and (signed.receipt.market, signed.receipt.provider) == (
-            self._market,
-            self._provider,
-        )
-        if signed is None or not known or not signed.verifies(self._authority):
+        ours = (self._market, self._provider)
+        if (
+            signed is None
+            or (signed.receipt.market, signed.receipt.provider) != ours
+            or not signed.verifies(self._authority)
+        ):
             log.warning("a receipt was refused: it is not signed by the server of %s, or not for us", self._market)
             return False
         if self.path.exists() and self.path.stat().st_size > LARGEST_FILE:

@@ -6,13 +6,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter
+
 from databazaar.errors import BazaarError
-from databazaar.federation.receipts import Receipt, contradictions
-from databazaar.federation.verdicts import Notice
+from databazaar.federation.receipts import Notice, Receipt, contradictions
 from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
@@ -39,40 +41,21 @@ class Answer:
     question: str = ""
     """The hash of what was asked."""
 
-    @property
-    def sound(self) -> bool:
-        """Whether its fields are what they have to be: an audit reads the files of others."""
-        said = (self.time, self.status, self.code, self.reply, self.kind)
-        texts = (*said, self.run, self.consumer, self.contract, self.question)
-        numbers = type(self.round) is int and (self.epsilon is None or type(self.epsilon) in (int, float))
-        return numbers and all(isinstance(text, str) for text in texts)
+
+_ANSWER = TypeAdapter(Answer)
 
 
 class AccessRecord:
-    """The file of answers. A line that is no answer, such as one that a crash left half-written, is skipped when it is
-    read."""
+    """The file of answers. A line that is no answer is skipped: a crash may have left it half-written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(
-        self,
-        run: str,
-        round: int,
-        status: str,
-        code: str,
-        epsilon: float | None,
-        reply: str = "",
-        kind: str = "update",
-        *,
-        consumer: str = "",
-        contract: str = "",
-        question: str = "",
-    ) -> None:
+    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None, **more: str) -> None:
+        """Appends an answer; `more` are its other fields."""
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        answer = Answer(now, run, round, status, code, epsilon, reply, kind, consumer, contract, question)
-        line = json.dumps(asdict(answer))
-        append_lines(self.path, [line.encode()], 0o600)
+        answer = Answer(now, run, round, status, code, epsilon, **more)
+        append_lines(self.path, [json.dumps(asdict(answer)).encode()], 0o600)
 
     def __iter__(self) -> Iterator[Answer]:
         """What was asked for an update; `questions` has everything."""
@@ -83,12 +66,24 @@ class AccessRecord:
         if not self.path.exists():
             return
         for line in lines_of(self.path, _LONGEST_LINE):
-            try:
-                answer = Answer(**json.loads(line))
-            except (ValueError, TypeError, RecursionError):
-                continue
-            if answer.sound:
-                yield answer
+            with suppress(ValueError):
+                yield _ANSWER.validate_json(line, strict=True)
+
+
+class _StatedAccess(BaseModel):
+    round: int
+    draw: int = -1
+    paid: int
+    held: int = 0
+
+
+class _Statement(BaseModel):
+    """What is read of a statement that the operator gave."""
+
+    items: list[_StatedAccess]
+    pay: int | None = None
+    pay_text: str
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +119,7 @@ class Earnings:
 
 @dataclass(frozen=True)
 class ConsumerEarnings:
-    """What a provider answered one consumer in all its runs, and what it earned with that by the market's receipts, in
-    the smallest unit of the currency. Who the consumer is, is the market's word; it is empty where that names none."""
+    """What a provider answered one consumer in all its runs, and earned by receipts, in minor units."""
 
     consumer: str
     runs: int
@@ -152,11 +146,10 @@ def by_consumer(lines: Sequence[Earnings]) -> list[ConsumerEarnings]:
 def earnings(
     record: AccessRecord,
     statement: dict[str, object] | None = None,
-    run: str | None = None,
     receipts: Sequence[Receipt] = (),
 ) -> list[Earnings]:
-    """One line a run, in the order they began; a statement is compared with `run`, else with the run that it is for,
-    else with the last one. `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the
+    """One line a run, in the order they began; a statement is compared with the run that it is for, or else with the
+    last one. `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the
     statement and not in the record; `denied_rounds` are covered by receipts that do not name the answer; in
     `disputed_rounds` the statement pays otherwise than the receipts say."""
     runs: dict[str, list[Answer]] = {}
@@ -164,15 +157,13 @@ def earnings(
         runs.setdefault(answer.run, []).append(answer)
     if statement is not None and not runs:
         raise BazaarError("this provider has answered nothing yet: there is nothing to compare the statement with")
-    if run is not None and run not in runs:
-        raise BazaarError(f"--run {run} is not in this provider's record: it has {', '.join(runs) or 'none'}")
     stated = str((statement or {}).get("run") or "")
-    if run is None and stated and stated not in runs:
+    if stated and stated not in runs:
         raise BazaarError(
             f"the statement is for the run {stated}, in which this provider answered nothing: its record has "
             f"{', '.join(runs)}"
         )
-    compared = run or stated or (list(runs)[-1] if runs else "")
+    compared = stated or (list(runs)[-1] if runs else "")
     lines = []
     for name, answers in runs.items():
         own = [receipt for receipt in receipts if receipt.run == name]
@@ -198,23 +189,20 @@ def _line(
     if statement is None:
         return counted
     try:
-        given: Sequence[Any] = statement["items"]  # type: ignore[assignment]
-        items = [(int(item["round"]), int(item["paid"])) for item in given]
-        by_draw = {(int(item["round"]), int(item["draw"])): int(item["paid"]) for item in given} if receipts else {}
-        held = {int(item["round"]) for item in given if item.get("held")}
-        given_pay: Any = statement.get("pay", sum(amount for _, amount in items))
-        pay, pay_text = int(given_pay), str(statement["pay_text"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+        stated = _Statement.model_validate(statement)
+    except ValueError:
         raise BazaarError(
             "the statement cannot be read: ask the operator for `bazaar show RUN statement --provider NAME --json`"
         ) from None
-    paid = {round for round, amount in items if amount}
+    paid = {item.round for item in stated.items if item.paid}
+    held = {item.round for item in stated.items if item.held}
+    by_draw = {(item.round, item.draw): item.paid for item in stated.items}
     by_receipts = [(one.round, one.draw, one.paid or 0) for receipt in receipts for one in receipt.accesses]
     return replace(
         counted,
-        paid=pay,
-        pay_text=pay_text,
-        why=str(statement.get("why") or ""),
+        paid=sum(item.paid for item in stated.items) if stated.pay is None else stated.pay,
+        pay_text=stated.pay_text,
+        why=stated.why or "",
         unpaid_rounds=tuple(sorted(ok - paid - held)),
         unknown_rounds=tuple(sorted(paid - ok)),
         disputed_rounds=tuple(sorted({at for at, draw, amount in by_receipts if by_draw.get((at, draw)) != amount})),

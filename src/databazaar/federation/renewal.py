@@ -12,10 +12,17 @@ from cryptography import x509
 
 from databazaar.errors import BazaarError
 from databazaar.federation import pki, revocations
-from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
-from databazaar.federation.enrolment import PENDING, load_kit, members, operator_folder, revoked
-from databazaar.federation.enrolment_files import read_small
-from databazaar.federation.private_files import PRIVATE, make_folder, write_json, write_pair
+from databazaar.federation.enrolment import (
+    PENDING,
+    certify_server,
+    kit_certificate,
+    load_kit,
+    members,
+    operator_folder,
+    revoked,
+)
+from databazaar.federation.enrolment_files import PRIVATE, make_folder, write_json
+from databazaar.federation.pki import Passphrase, certificate_of, current, from_environment, issued
 from databazaar.federation.revocations import REVOKED
 from databazaar.files import write_whole
 
@@ -43,13 +50,6 @@ def renew(kit: Path, new_key: bool = False) -> Path:
     return path
 
 
-def kit_certificate(folder: Path) -> x509.Certificate:
-    try:
-        return pki.load_certificate(read_small(folder / "startup" / "client.crt").decode("ascii"))
-    except (OSError, ValueError, BazaarError):
-        raise BazaarError(f"the certificate in {folder} cannot be read: put the operator's in again") from None
-
-
 def kit_warning(folder: Path) -> str:
     """What a provider is told before its certificate ends, or nothing."""
     return _ending("the certificate", kit_certificate(folder), f"`bazaar provider request {folder.name}`")
@@ -58,27 +58,19 @@ def kit_warning(folder: Path) -> str:
 def renew_server(
     folder: Path, ca: Path | None = None, passphrase: Passphrase = from_environment, stolen: bool = False
 ) -> int:
-    """A new key and certificate for the server, for so many days; one that is up takes them for new connections.
-
-    The one before stays good for some days, or not a moment where its key is `stolen`.
-    """
+    """A new key and certificate for the server, for so many days; one that is up takes them for new connections. A
+    provider that has taken the list refuses the one before; `stolen` is the reason that the list gives."""
     market = operator_folder(folder)
     authority = market.authority(ca, passphrase)
-    key = pki.new_key()
-    certificate = authority.issue(market.identity, key.public_key(), market.hosts)
     before = {held.serial_number for held in (*issued(market.folder, market.identity), server_certificate(folder))}
-    record(market.folder, market.identity, certificate)
-    write_pair(market.server / "startup", "server", pki.pem(certificate), pki.key_pem(key))
-    revocations.add(market.folder, authority, (revocations.revoke if stolen else revocations.supersede)(before))
-    return pki.days_left(certificate)
+    earlier = (revocations.revoke if stolen else revocations.supersede)(before)
+    return pki.days_left(certify_server(market, authority, earlier))
 
 
 def server_certificate(folder: Path) -> x509.Certificate:
     startup = operator_folder(folder).server / "startup"
-    try:
-        return pki.load_certificate((startup / "server.crt").read_text("ascii"))
-    except (OSError, ValueError, BazaarError):
-        raise BazaarError(f"the server's certificate in {startup} cannot be read: put it back from a backup") from None
+    otherwise = f"the server's certificate in {startup} cannot be read: put it back from a backup"
+    return pki.read_certificate(startup / "server.crt", otherwise)
 
 
 def revoke_certificates(

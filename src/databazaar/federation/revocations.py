@@ -1,14 +1,16 @@
 """The market's revocation list, `crl.pem`: serial numbers of certificates that count no more, signed by its authority.
 
-A certificate that was renewed stays good for some days more, so that its owner can put the new one in place. The
-authority's key may be far away by then, so the lists of the days to come are signed in advance and stand in the same
-file: TLS takes the latest whose day has come. The last one holds all entries.
+A provider's certificate that was renewed stays good for some days more, so that its owner can put the new one in place:
+its entry is dated by the day on which it begins to count. OpenSSL, by which providers check the server, takes every
+entry as counting, so a server's earlier certificate counts no more as soon as a provider has the list.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import re
+import json
+import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +19,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from databazaar.errors import BazaarError
-from databazaar.federation.authority import Authority
-from databazaar.federation.enrolment_files import read_small
-from databazaar.federation.private_files import PRIVATE
+from databazaar.federation.enrolment_files import PRIVATE, read_small, stamps
+from databazaar.federation.pki import Authority
 from databazaar.files import alone, write_whole
 
 REVOKED = "crl.pem"
 """The list's file, beside the authority's certificate."""
 GRACE = dt.timedelta(days=7)
 """How long a renewed certificate stays good."""
-_BLOCK = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
+REVOKED_NAMES = "disabled_clients.json"
+"""The file with the names that are shut out, in the server's folder."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,19 @@ class Revocation:
         return not self.superseded or self.since <= day
 
 
-def read(path: Path, authority: x509.Certificate) -> list[Revocation]:
+def read(path: Path, authority: x509.Certificate | None = None) -> list[Revocation]:
     """All entries, those of days to come too, if this authority signed them."""
-    return _entries(_load(path, authority)[-1:])
+    found = []
+    for entry in _load(path, authority):
+        reason = entry.extensions.get_extension_for_class(x509.CRLReason).value.reason
+        found.append(Revocation(entry.serial_number, entry.revocation_date_utc, reason == x509.ReasonFlags.superseded))
+    return found
 
 
 def in_force(path: Path, superseded: bool = True) -> set[int]:
-    """The serial numbers that are revoked now, found as TLS does; none where there is no file. Without `superseded`,
-    those alone that were not merely renewed."""
-    begun = [found for found in _load(path) if found.last_update_utc <= _now()] if path.exists() else []
-    return {entry.serial for entry in _entries(begun[-1:]) if superseded or not entry.superseded}
+    """The serial numbers that are revoked now; without `superseded`, not those that were merely renewed."""
+    entries = read(path) if path.exists() else []
+    return {entry.serial for entry in entries if entry.counts(_now()) and (superseded or not entry.superseded)}
 
 
 def add(folder: Path, authority: Authority, new: Iterable[Revocation] = ()) -> None:
@@ -60,7 +66,7 @@ def add(folder: Path, authority: Authority, new: Iterable[Revocation] = ()) -> N
     with alone(folder / "ca" / "lock"):
         known = read(kept, authority.certificate) if kept.exists() else []
         number = _number(kept, authority.certificate) + 1 if kept.exists() else 1
-        signed = _sign_all(authority, _merge(known, new), number)
+        signed = _sign(authority, _merge(known, new), number)
         for path in (kept, folder / "server" / "startup" / REVOKED):
             write_whole(path, signed, PRIVATE)
 
@@ -96,54 +102,29 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC).replace(microsecond=0)
 
 
-def _load(path: Path, authority: x509.Certificate | None = None) -> list[x509.CertificateRevocationList]:
-    broken = f"{path} is not this market's revocation list: get it from the operator, or from a backup"
+def _load(path: Path, authority: x509.Certificate | None) -> x509.CertificateRevocationList:
     try:
-        lists = [x509.load_pem_x509_crl(block) for block in _BLOCK.findall(read_small(path))]
-        signed = authority is None or all(found.is_signature_valid(authority.public_key()) for found in lists)  # type: ignore[arg-type]
-    except (OSError, ValueError, TypeError):
-        raise BazaarError(broken) from None
-    if not lists or not signed:
-        raise BazaarError(broken)
-    return lists
-
-
-def _entries(lists: list[x509.CertificateRevocationList]) -> list[Revocation]:
-    found = []
-    for entry in (entry for revoked in lists for entry in revoked):
-        reason = entry.extensions.get_extension_for_class(x509.CRLReason).value.reason
-        found.append(Revocation(entry.serial_number, entry.revocation_date_utc, reason == x509.ReasonFlags.superseded))
-    return found
-
-
-def _sign_all(authority: Authority, entries: list[Revocation], number: int) -> bytes:
-    """The list of today, and one for each day on which entries begin to count.
-
-    Today's is dated like the authority, so that it counts whatever the clock does after a revocation.
-    """
-    now, held = _now(), authority.certificate
-    days = sorted({e.since for e in entries if not e.counts(now) and e.since < held.not_valid_after_utc})
-    starts = [(held.not_valid_before_utc, now), *((day, day) for day in days)]
-    return b"".join(
-        _sign(authority, [entry for entry in entries if entry.counts(day)], start, number + place)
-        for place, (start, day) in enumerate(starts)
-    )
+        found = x509.load_pem_x509_crl(read_small(path))
+        if authority is None or found.is_signature_valid(authority.public_key()):  # type: ignore[arg-type]
+            return found
+    except (OSError, ValueError, TypeError, BazaarError):
+        pass
+    raise BazaarError(f"{path} is not this market's revocation list: get it from the operator, or from a backup")
 
 
 def _number(path: Path, authority: x509.Certificate) -> int:
-    """Lists are numbered, so that an older one is told from a newer: the highest number in the file."""
-    return max(
-        found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number for found in _load(path, authority)
-    )
+    """Lists are numbered, so that an older one is told from a newer."""
+    return _load(path, authority).extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 
 
-def _sign(authority: Authority, entries: list[Revocation], start: dt.datetime, number: int) -> bytes:
-    """It never runs out before the authority does: its key may be where nobody can renew a list every week."""
+def _sign(authority: Authority, entries: list[Revocation], number: int) -> bytes:
+    """The list is dated like the authority, so that it counts whatever the clock does after a revocation; and it does
+    not run out before the authority does, whose key may be where nobody can renew a list every week."""
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(authority.certificate.subject)
-        .last_update(start)
+        .last_update(authority.certificate.not_valid_before_utc)
         .next_update(authority.certificate.not_valid_after_utc)
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(issuer, critical=False)
@@ -158,3 +139,39 @@ def _sign(authority: Authority, entries: list[Revocation], start: dt.datetime, n
             .build()
         )
     return builder.sign(authority.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def revoked_names(path: Path) -> set[str]:
+    return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
+
+
+class Revoked:
+    """Who is shut out, by the two files that say so; both are read again when they change, and every minute, because
+    an entry of the list may begin to count on a later day."""
+
+    def __init__(self, server: Path) -> None:
+        self._names, self._list = server / REVOKED_NAMES, server / "startup" / REVOKED
+        self._seen: object = None
+        self._found: tuple[set[str], set[int], set[int]] | None = None
+
+    def why(self, name: str, serial: int, connected: bool = False) -> str:
+        """Why this certificate counts no more, or nothing. Without a list that can be read, nobody is let in. Who is
+        connected stays so with a certificate that was merely renewed."""
+        if (seen := (stamps(self._names, self._list), int(time.time()) // 60)) != self._seen:
+            self._found = self._read()
+            self._seen = seen
+        if self._found is None:
+            return "the server has no revocation list that can be read"
+        if name in self._found[0]:
+            return "the name is revoked"
+        return "the certificate is revoked" if serial in self._found[2 if connected else 1] else ""
+
+    def _read(self) -> tuple[set[str], set[int], set[int]] | None:
+        try:
+            if not self._list.exists():
+                raise BazaarError(f"{self._list} is missing: run `bazaar federation sign --server`")
+            names = revoked_names(self._names)
+            return names, in_force(self._list), in_force(self._list, superseded=False)
+        except (BazaarError, OSError, ValueError) as reason:
+            log.error("nobody is let in: %s", reason)
+            return None

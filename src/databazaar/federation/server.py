@@ -7,7 +7,6 @@ and depends on no clock and on no process id that may have been given to another
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -21,22 +20,21 @@ from pathlib import Path
 
 from databazaar.errors import BazaarError
 from databazaar.federation import enrolment
+from databazaar.federation.enrolment_files import PRIVATE, keep_capacity
 from databazaar.federation.fair_queue import Queue
+from databazaar.federation.frames import MAX_BYTES, Header
 from databazaar.federation.grpc_transport import LocalServer
-from databazaar.federation.market_server import LOCK_FD
-from databazaar.federation.payloads import PayloadTransfer
-from databazaar.federation.private_files import PRIVATE, keep_capacity
-from databazaar.federation.wire import MAX_BYTES, Header
+from databazaar.federation.market_server import LOCK
+from databazaar.files import lock, unless_locked
 
 _PROGRAM = "databazaar.federation.market_server"
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
-_LOCK = "server.lock"
 _ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very process, which must reap them
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the operator sees: is the server up, does it answer, who is there, and who waits for whom."""
+    """What the operator sees of the server. `queues` has the providers that are asked for anything."""
 
     up: bool
     answers: bool
@@ -46,22 +44,21 @@ class Status:
     connected: list[str]
     revoked: list[str]
     queues: dict[str, Queue]
-    transfers: dict[str, PayloadTransfer]
 
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
     market = enrolment.operator_folder(folder)
-    with _claim(market) as lock:
+    with _claim(market) as held:
         _check_port(market)
         with (market.server / "output.txt").open("ab") as output:
             process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", _PROGRAM, str(market.folder), str(max_bytes)],
-                env={**os.environ, **_ENVIRONMENT, LOCK_FD: str(lock.fileno())},
+                env={**os.environ, **_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[lock.fileno()],
+                pass_fds=[held.fileno()],
                 start_new_session=True,
             )
     _ours[process.pid] = process
@@ -111,38 +108,20 @@ def status(folder: Path, wait: float = 10.0) -> Status:
         connected=found.get("connected", []),
         revoked=sorted(enrolment.revoked(folder)),
         queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()},
-        transfers={name: PayloadTransfer(**one) for name, one in found.get("transfers", {}).items()},
     )
 
 
-def queues(folder: Path) -> dict[str, Queue]:
-    """Whose asks wait for each provider or are under way, by consumer; only providers that are asked for anything, and
-    none while the server is down."""
-    return status(folder).queues
-
-
-def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0) -> bool:
-    """From now on so many asks of the provider may be under way. False where the server is down, and will know."""
+def set_capacity(folder: Path, provider: str, capacity: int) -> None:
+    """From now on so many asks of the provider may be under way; a server that is up knows it within a second."""
     market = enrolment.operator_folder(folder)
     if provider not in (known := enrolment.members(folder)):
         raise BazaarError(f"{market.name} has no provider {provider}: its providers are {', '.join(known) or 'none'}")
     keep_capacity(market.server, provider, capacity)
-    try:
-        _command(market, {"op": "capacity", "name": provider}, wait)
-    except BazaarError:
-        if _held(market):
-            raise BazaarError(
-                f"the capacity of {provider} is kept, but the server that is up has not taken it: run "
-                "`bazaar federation down` and `bazaar federation up`"
-            ) from None
-        return False
-    return True
 
 
 def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
-    """Shut a provider out for good: at once where the server is up, which closes its connections and says so. False
-    where the server is down. A server that is up and does not confirm is an error, although the revocation is on
-    record."""
+    """Shut a provider out for good. A server that is up closes its connections at once, and an error says so where it
+    does not confirm that; False where the server is down."""
     market = enrolment.operator_folder(folder)
     enrolment.record_revocation(folder, provider)
     try:
@@ -160,44 +139,37 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
 
 
 def _command(market: enrolment.OperatorFolder, header: Header, wait: float) -> Header:
-    with LocalServer(market) as server:
+    with contextlib.closing(LocalServer(market)) as server:
         return server.command(header, wait)
 
 
 def _claim(market: enrolment.OperatorFolder) -> FileIO:
     """The lock, for a server that is about to start."""
-    descriptor = os.open(market.folder / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
-    lock = FileIO(descriptor, "rb+")
-
-    def mine() -> bool:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
-
-    if not _by(0.5, mine):  # somebody who only looks holds it for a moment
-        lock.close()
+    path = market.folder / LOCK
+    path.touch(PRIVATE)
+    try:
+        held = lock(path, "the server is up")
+    except BazaarError:
         pid = _running(market)
-        raise BazaarError(f"the server of {market.name} is already up as process {pid}: use it, or take it down first")
-    lock.truncate(0)
-    return lock
+        raise BazaarError(
+            f"the server of {market.name} is already up as process {pid}: use it, or take it down first"
+        ) from None
+    path.write_text("")
+    return held
 
 
 def _held(market: enrolment.OperatorFolder) -> bool:
     """Does a server's process hold the lock?"""
-    try:
-        with FileIO(market.folder / _LOCK, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        pass
-    return False
+    path = market.folder / LOCK
+    if not path.exists():
+        return False
+    with unless_locked(path) as free:
+        return not free
 
 
 def _running(market: enrolment.OperatorFolder) -> int | None:
     """The server's process id, which it writes down as the first thing it does; None where it is not up."""
-    path = market.folder / _LOCK
+    path = market.folder / LOCK
     for ended in [pid for pid, process in _ours.items() if process.poll() is not None]:
         del _ours[ended]
     if not _held(market):

@@ -6,11 +6,9 @@ signature under one is never one under the other.
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -21,18 +19,14 @@ from databazaar.federation import pki
 
 
 class Signer:
-    """Signs with a private key."""
-
     def __init__(self, key: rsa.RSAPrivateKey) -> None:
         self._key = key
 
     @classmethod
     def of_kit(cls, kit: Path) -> Signer:
-        """A provider's own."""
         return cls(pki.load_key(kit / "startup" / "client.key"))
 
     def sign(self, text: bytes) -> str:
-        """The signature in hexadecimal."""
         return pki.sign(self._key, text)
 
 
@@ -55,12 +49,7 @@ def issued(certificate: str, authority: str, name: str, *, server: bool = False)
     return key
 
 
-def verifies(key: rsa.RSAPublicKey | None, text: bytes, signature: str) -> bool:
-    """Whether there is a key, and the signature is its, under these bytes."""
-    return key is not None and pki.verifies(key, text, signature)
-
-
-@dataclass
+@dataclass(frozen=True)
 class MarketKeys:
     """The keys on the market's side: those of its providers, by the certificates that it has issued, and its own."""
 
@@ -69,11 +58,9 @@ class MarketKeys:
     authority: str
     certificate: str
     signer: Signer
-    _known: dict[str, tuple[list[Any], list[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path) -> MarketKeys:
-        """Those of an operator's folder."""
         from databazaar.federation.enrolment import operator_folder
 
         market = operator_folder(folder)
@@ -87,34 +74,17 @@ class MarketKeys:
         )
 
     def certificates_of(self, provider: str) -> list[str]:
-        """The provider's certificates in PEM that count now. Where one was renewed there are two for some days: the
-        provider signs with the earlier one until it has put the new one into its kit."""
-        from databazaar.federation.authority import issued as ever_issued
+        """The provider's certificates in PEM that count now, the latest first. Where one was renewed there are two for
+        some days: the provider signs with the earlier one until it has put the new one into its kit."""
         from databazaar.federation.revocations import REVOKED, in_force
 
-        listed = self.folder / "server" / "startup" / REVOKED
-        today = dt.datetime.now(dt.UTC).date()  # lists begin at midnight, UTC
-        stamp = [today, *map(_stamp, (listed, self.folder / "certificates" / f"{provider}.json"))]
-        known = self._known.get(provider)
-        if known is None or known[0] != stamp:
-            revoked = in_force(listed)
-            every = ever_issued(self.folder, provider)
-            counting = [pki.pem(certificate) for certificate in every if certificate.serial_number not in revoked]
-            known = self._known[provider] = stamp, counting[::-1]
-        return known[1]
+        revoked = in_force(self.folder / "server" / "startup" / REVOKED)
+        every = reversed(pki.issued(self.folder, provider))
+        return [pki.pem(certificate) for certificate in every if certificate.serial_number not in revoked]
 
     def signed_with(self, provider: str, text: bytes, signature: str) -> str:
         """The certificate by which this provider has signed these bytes; empty where it has not."""
         for certificate in self.certificates_of(provider):
-            if verifies(issued(certificate, self.authority, provider), text, signature):
+            if pki.verifies(issued(certificate, self.authority, provider), text, signature):
                 return certificate
         return ""
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Another one whenever the file is written anew."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size

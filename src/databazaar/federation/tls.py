@@ -16,6 +16,7 @@ from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.federation.enrolment import Kit
+from databazaar.federation.enrolment_files import stamps
 from databazaar.federation.revocations import REVOKED
 from databazaar.federation.wire import client_options, grpc
 
@@ -49,12 +50,6 @@ class ServerCertificate:
 
     def _stamps(self) -> object:
         return stamps(self._certificate, self._key)
-
-
-def stamps(*files: Path) -> list[tuple[int, int]]:
-    """What changes when a file is replaced."""
-    found = (file.stat() if file.exists() else None for file in files)
-    return [(0, 0) if stat is None else (stat.st_ino, stat.st_mtime_ns) for stat in found]
 
 
 def client_context(kit: Kit) -> ssl.SSLContext:

@@ -1,53 +1,47 @@
 """What goes over gRPC: one frame a message, on the providers' streams and between a consumer and the server.
 
-    | header length, 4 bytes | header, JSON | a piece of a body, up to 1 MiB |
-
-gRPC keeps the order, holds back who sends faster than the other reads, and refuses longer messages. Nothing is ever
-unpickled.
+gRPC keeps the order, holds back who sends faster than the other reads, and refuses longer messages.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import threading
-import zlib
+import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-
-from databazaar.federation.payloads import PIECE, Body, ChunkAssembler, pieces
+from databazaar.federation.frames import (
+    FRAME_HEADER,
+    PIECE,
+    Body,
+    ChunkAssembler,
+    Header,
+    WireError,
+    decode_frame,
+    encode_frame,
+    pieces,
+)
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said in our own words
 import grpc as grpc
 
-MAX_BYTES = 512 * 1024 * 1024
-"""Bytes of one message, unless the server or a provider says otherwise."""
 SERVICE, LOCAL = "databazaar.Federation", "databazaar.Local"
 """What providers may call, and what consumers may on the server's own machine."""
 SOCKET = "server.sock"
 """Where the server listens for consumers of its machine, in its folder that only its owner may enter."""
 REPLACED = "another connection of the same name took its place"
 """What a provider is told whose certificate is used for a newer connection."""
-_HEADER = 64 * 1024
-_LENGTH = struct.Struct(">I")
-_PLANES = 4
+_FRAMES_PER_SECOND, _BURST = 200.0, 1000.0
 
-Header = dict[str, Any]
 Options = list[tuple[str, int]]
-
-
-class WireError(Exception):
-    """The other side breaks the format: its stream is to be ended. The text says why."""
 
 
 def options() -> Options:
     """gRPC's settings for either side. A connection over which nothing has come for twice 20 seconds is given up."""
     return [
-        ("grpc.max_receive_message_length", PIECE + 2 * _HEADER),
+        ("grpc.max_receive_message_length", PIECE + 2 * FRAME_HEADER),
         ("grpc.max_metadata_size", 8192),
         ("grpc.absolute_max_metadata_size", 16384),
         ("grpc.keepalive_time_ms", 20_000),
@@ -63,70 +57,13 @@ def client_options() -> Options:
     return [*options(), *more]
 
 
-def encode_frame(header: Header, piece: Body = b"") -> bytes:
-    text = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join((_LENGTH.pack(len(text)), text, piece))
-
-
-def decode_frame(message: bytes) -> tuple[Header, memoryview]:
-    size = int(_LENGTH.unpack_from(message)[0]) if len(message) >= _LENGTH.size else _HEADER
-    start = _LENGTH.size + size
-    if size > _HEADER or start > len(message) or len(message) - start > PIECE + _HEADER:
-        raise WireError("a frame lies about its length")
-    try:
-        header = json.loads(message[_LENGTH.size : start])
-    except (ValueError, RecursionError):
-        raise WireError("a frame has no JSON header") from None
-    if not isinstance(header, dict):
-        raise WireError("a frame has no JSON header")
-    return header, memoryview(message)[start:]
-
-
-def body_frames(header: Header, body: Body, pack: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The frames of a message, each with how much of the body is sent with it; their headers get
-    the body's `size`, and where the piece is `at`."""
+def body_frames(header: Header, body: Body) -> Iterator[tuple[int, bytes]]:
+    """The frames of a message, each with how many bytes of the body are sent by then."""
     header = {**header, "size": len(body)}
     if not len(body):
         yield 0, encode_frame({**header, "at": 0})
     for at, piece in pieces(body):
-        placed = {**header, "at": at}
-        if pack and len(body) > PIECE and len(packed := packed_piece(piece)) < len(piece):
-            yield at + len(piece), encode_frame({**placed, "plain": len(piece)}, packed)
-        else:
-            yield at + len(piece), encode_frame(placed, piece)
-
-
-def plain_piece(header: Header, piece: Body) -> bytes:
-    """The piece of a frame as it was before it was packed, if it was; never more than a piece."""
-    if (plain := header.get("plain")) is None:
-        return bytes(piece)
-    if not isinstance(plain, int) or not 0 < plain <= PIECE:
-        raise WireError("a packed piece is of no size that a piece may be")
-    return unpacked_piece(piece, plain)
-
-
-def packed_piece(piece: Body) -> bytes:
-    """Deflated by planes: every fourth byte stands together, so that float32's signs and exponents do, which are the
-    part of a vector that can be compressed."""
-    data = np.frombuffer(piece, np.uint8)
-    return zlib.compress(b"".join(data[start::_PLANES].tobytes() for start in range(_PLANES)), level=1)
-
-
-def unpacked_piece(packed: Body, size: int) -> bytes:
-    """Exactly so many bytes, and never more than one beyond that in memory."""
-    inflating = zlib.decompressobj()
-    try:
-        planes = inflating.decompress(packed, size + 1)
-    except zlib.error:
-        raise WireError("a packed piece cannot be unpacked") from None
-    if len(planes) != size or not inflating.eof or inflating.unused_data:
-        raise WireError("a packed piece is not as long as it says")
-    data, at = np.empty(size, np.uint8), 0
-    for start in range(_PLANES):
-        count = (size - start + _PLANES - 1) // _PLANES
-        data[start::_PLANES] = np.frombuffer(planes, np.uint8, count, at)
-        at += count
-    return data.tobytes()
+        yield at + len(piece), encode_frame({**header, "at": at}, piece)
 
 
 def receive_body(frames: Iterator[bytes], max_bytes: int) -> tuple[Header, Body]:
@@ -150,15 +87,15 @@ class Outbox:
         self._most = most
         self._frames: deque[bytes] = deque()
         self._change = threading.Condition()
-        self._closed = self._ended = False
+        self.closed = self._ended = False
 
     def put(self, frame: bytes, seconds: float | None = None) -> bool:
         """False where nobody takes them any more, or took none for so many seconds: then nobody is expected to."""
         with self._change:
-            room = self._change.wait_for(lambda: self._closed or len(self._frames) < self._most, seconds)
+            room = self._change.wait_for(lambda: self.closed or len(self._frames) < self._most, seconds)
             if not room:
                 self.close()
-            if self._closed:
+            if self.closed:
                 return False
             self._frames.append(frame)
             self._change.notify_all()
@@ -172,7 +109,7 @@ class Outbox:
 
     def close(self) -> None:
         with self._change:
-            self._closed = True
+            self.closed = True
             self._frames.clear()
             self._change.notify_all()
 
@@ -181,8 +118,76 @@ class Outbox:
 
     def __next__(self) -> bytes:
         with self._change:
-            self._change.wait_for(lambda: self._closed or self._ended or bool(self._frames))
+            self._change.wait_for(lambda: self.closed or self._ended or bool(self._frames))
             if not self._frames:
                 raise StopIteration
             self._change.notify_all()
             return self._frames.popleft()
+
+
+class ProviderStream:
+    """One provider's stream. Questions take turns, a piece each; gRPC asks for the next when one is on its way."""
+
+    def __init__(self, name: str, serial: int) -> None:
+        self.name, self.serial = name, serial
+        self._queue: deque[tuple[str, Iterator[tuple[int, bytes]]]] = deque()
+        self._taken: dict[str, int] = {}
+        self._change = threading.Condition()
+        self._why: str | None = None
+        self._allowance, self._filled_at = _BURST, time.monotonic()
+
+    def send(self, number: str, payload: Body, seconds: float) -> None:
+        frames = body_frames({"op": "ask", "number": number, "seconds": seconds}, payload)
+        with self._change:
+            if self._why is not None:
+                raise ConnectionError(self._why)
+            self._taken[number] = 0
+            self._queue.append((number, frames))
+            self._change.notify_all()
+
+    def taken(self, number: str) -> int:
+        """Bytes of this question that were sent."""
+        return self._taken.get(number, 0)
+
+    def stop(self, number: str) -> None:
+        """The question is over: no more of it is sent, and the provider need not go on with it."""
+        with self._change:
+            if self._taken.pop(number, None) is not None and self._why is None:
+                self._queue = deque(waiting for waiting in self._queue if waiting[0] != number)
+                self._queue.append(("", iter([(0, encode_frame({"op": "over", "number": number}))])))
+                self._change.notify_all()
+
+    def close(self, why: str) -> None:
+        with self._change:
+            self._why = self._why or why
+            self._queue.clear()
+            self._change.notify_all()
+
+    def frames(self) -> Iterator[bytes]:
+        """What gRPC sends, until the connection is closed."""
+        yield encode_frame({"op": "welcome"})
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._why is not None or bool(self._queue))
+                if self._why is not None:
+                    return
+                number, frames = self._queue.popleft()
+            if (found := next(frames, None)) is None:
+                continue
+            yield found[1]
+            with self._change:
+                if number in self._taken:
+                    self._taken[number] = found[0]
+                    self._queue.append((number, frames))
+
+    @property
+    def why(self) -> str:
+        return self._why or ""
+
+    def pause(self) -> None:
+        """Waits a moment where many frames came that belong to nothing: reading them costs more than sending them."""
+        now = time.monotonic()
+        self._allowance = min(_BURST, self._allowance + (now - self._filled_at) * _FRAMES_PER_SECOND) - 1.0
+        self._filled_at = now
+        if self._allowance < 0:
+            time.sleep(-self._allowance / _FRAMES_PER_SECOND)

@@ -18,7 +18,8 @@ from torch import Tensor
 from databazaar.codes import Code
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
-from databazaar.federation.message_vector import vector_parts
+from databazaar.federation.accepted_schemas import Asker
+from databazaar.federation.frames import Body
 from databazaar.federation.messages import (
     ReceiptMessage,
     Reply,
@@ -30,15 +31,12 @@ from databazaar.federation.messages import (
     encode_reply,
     is_receipt,
     question_hash,
+    vector_parts,
 )
-from databazaar.federation.payloads import Body
-from databazaar.federation.policy import AccessLimit, Policy, RateLimiter, RefusedError
+from databazaar.federation.policy import AccessLimit, Policy, RateLimiter, RefusedError, built_in, width
 from databazaar.federation.receipts import ReceiptKeeper
-from databazaar.federation.recent import Recent
 from databazaar.federation.records import AccessRecord
-from databazaar.federation.schema_offers import Asker
-from databazaar.federation.table import Data, Examples, Table
-from databazaar.federation.work import built_in, width
+from databazaar.federation.table import Data, Examples, Recent, Table
 from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES, Loss
 from databazaar.learning.models import build_model
@@ -143,9 +141,8 @@ class ProviderWorker:
         update: Tensor | None,
     ) -> bytes:
         """The reply, signed where there is a key. What is signed is recorded first."""
-        asked = request.kind != "receipt"
-        epsilon = self._privacy.spent() if self._privacy is not None and asked else None
-        delta = self._privacy.delta if self._privacy is not None and asked else None
+        private = self._privacy if isinstance(request, Request) else None
+        epsilon = None if private is None else private.accountant.spent
         reply = Reply(
             protocol=2,
             run=request.run,
@@ -154,18 +151,16 @@ class ProviderWorker:
             status=status,
             code=code,
             epsilon=epsilon,
-            delta=delta,
+            delta=None if private is None else private.accountant.delta,
             question=question,
         )
         vector = vector_parts(update)
         said = reply.statement(*vector)
-        if self._record is not None and request.kind != "receipt":
-            told = {"question": reply.question}
-            if isinstance(request, Request):
-                told |= {"consumer": request.consumer, "contract": request.contract}
+        if self._record is not None and isinstance(request, Request):
+            told = {"kind": request.kind, "consumer": request.consumer, "contract": request.contract}
             signed = said.digest if self._signer is not None and request.kind == "update" else ""
             spent = epsilon if request.kind == "update" else None
-            self._record.add(request.run, request.round, status, code, spent, signed, request.kind, **told)
+            self._record.add(request.run, request.round, status, code, spent, reply=signed, question=question, **told)
         signature = self._signer.sign(said.text) if self._signer is not None else ""
         return encode_reply(reply.model_copy(update={"signature": signature}), vector)
 

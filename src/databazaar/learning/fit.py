@@ -12,8 +12,8 @@ from databazaar.learning.inputs import Inputs
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import caller
 from databazaar.learning.parameter_exchange import lean_copy
-from databazaar.learning.seeds import seeded
 from databazaar.learning.task import Task
+from databazaar.learning.torch_state import seeded
 
 ROWS = 3
 """A model is tried on so many rows: enough to see outputs that are spread over other samples' targets."""

@@ -46,7 +46,6 @@ LOSSES: dict[str, Loss] = {
     "binary-cross-entropy": binary_cross_entropy,
     "squared-error": squared_error,
 }
-BUILT_IN_LOSSES = (*LOSSES.values(), unnamed_loss)
 
 _ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCELoss, nn.BCEWithLogitsLoss)
 """Torch's losses that compare outputs and targets number by number, and would spread one over the other."""
@@ -87,7 +86,7 @@ class PerSample:
 
 def per_sample(loss: Callable[..., Any]) -> Loss:
     """The loss as the market needs it; what is ours already stays as it is."""
-    if loss in BUILT_IN_LOSSES or isinstance(loss, PerSample):
+    if loss in (*LOSSES.values(), unnamed_loss) or isinstance(loss, PerSample):
         return loss
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
         alone = copy.deepcopy(loss)

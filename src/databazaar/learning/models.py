@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from databazaar.learning.inputs import Inputs, NamedInputs
-from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.learning.parameter_exchange import moving_buffers
-from databazaar.learning.seeds import seeded
-from databazaar.vectors import hash_array, unpack
+from databazaar.learning.torch_state import seeded
+from databazaar.models import FILTER_SIDE, ModelForm, layer_sizes
+from databazaar.vectors import hash_array
 
 
 def build_model(
@@ -123,18 +122,6 @@ FIXED_FLOATS = 2**30
 """Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
 
 
-def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
-    """The first layer's name, that layer, and what stands above it; None where it is not a plain linear layer."""
-    if type(model) is not nn.Sequential or not len(model) or type(model[0]) is not nn.Linear:
-        return None
-    (name, first), *rest = model._modules.items()
-    above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
-    shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
-    assert isinstance(first, nn.Linear)
-    frozen = not all(p.requires_grad for p in model.parameters())
-    return None if shared or frozen or list(above.buffers()) else (name, first, above)
-
-
 def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
     """The model without its first layers that have no parameters, and the data `x` after those layers.
 
@@ -203,10 +190,3 @@ class Layout:
 def hash_vector(flat: Tensor) -> str:
     """SHA-256 of a parameter vector: its type, its length and its bytes."""
     return hash_array(flat.detach().cpu().numpy())
-
-
-def model_from_bytes(layout: Layout | None, data: bytes) -> Tensor:
-    """The parameter vector in safetensors: the layout's tensors by name, or a model that is only a vector, as `w`."""
-    named = unpack(data)
-    names = ("w",) if layout is None else layout.names
-    return torch.from_numpy(np.concatenate([named[name].reshape(-1) for name in names]))

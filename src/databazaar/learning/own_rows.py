@@ -13,7 +13,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.task import Task
-from databazaar.learning.threads import limited_threads
+from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import oracle_key
 
@@ -23,8 +23,8 @@ MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
 """A fit ends after so many steps or passes over the rows, or after so many passes on end that were none the better."""
 BATCH = 32
 """Samples of a step."""
-OWN_ROWS, SCORING_ROWS = "own rows", "scoring rows"
-"""Stand for the consumer where randomness derives from who works: on its training rows, and on its hold-out."""
+OWN_ROWS = "own rows"
+"""Stands for the consumer where randomness derives from who works on which rows."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ class Settlement:
     """How a round ended, draw by draw. `failures[k]` is None where draw k is paid; `gains[k]` is then a number.
 
     `utility` and `loss` are those of the model that the round began with, `reached` and `reached_loss` those of the
-    model that it ended with; `reached` is None until that is scored. `replies[k]` is the hash of the signed
-    reply that draw k is settled by, None where there is none.
+    model that it ended with. `replies[k]` is the hash of the signed reply that draw k is settled by, if there is one.
 
     With a defence, `held[k]` of what draw k is due is not paid yet, `released` and `returned` are the places of those
     whose held-back pay of earlier rounds is settled now, and `findings` are what verdicts of this round rest on.
@@ -35,7 +34,7 @@ class Settlement:
     paid: Sequence[int]
     utility: float
     loss: float | None
-    reached: float | None
+    reached: float
     reached_loss: float | None
     replies: Sequence[str | None] = ()
     held: Sequence[int] = ()
@@ -65,7 +64,6 @@ class Accounts:
     """The book of one run, kept by its rules and written nowhere: for simulations in which nobody audits anything."""
 
     def __init__(self, rules: RuleBook) -> None:
-        self.rules = rules
         self.terms = rules.terms
         self.book = rules.new_book()
         self._seq = 1

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.canonical import GENESIS
 from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
-from databazaar.ledger.rounds import Round, Rounds, Scores
+from databazaar.ledger.rounds import Scores
 from databazaar.ledger.terms import Terms
 from databazaar.samplers.protocol import State
 
@@ -34,7 +30,7 @@ class Audit:
     `replies` is how many accesses were settled by a signed reply, which the entry names.
 
     What it went through on the way is there too: the terms, the book, the `scores` of the last round, the `state` that
-    the rules have come to, and where it was asked for a `record`, of which `history` are the rounds.
+    the rules have come to, and where it was asked for a `record`, that.
     """
 
     entries: int = 0
@@ -55,16 +51,6 @@ class Audit:
     @property
     def ok(self) -> bool:
         return self.first_broken is None
-
-    @property
-    def history(self) -> Sequence[Round]:
-        """The rounds, where they were recorded."""
-        return Rounds() if self.record is None else self.record.rounds
-
-    @property
-    def distributions(self) -> NDArray[np.float64]:
-        """p at the start of each round, then the final p, where they were recorded."""
-        return np.zeros((0, 0)) if self.record is None else self.record.distributions
 
     @property
     def delivered(self) -> str | None:

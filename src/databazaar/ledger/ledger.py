@@ -90,8 +90,7 @@ class Ledger(Accounts):
         self._close(stopped, standing.model_hash, standing.utility, standing.loss)
 
     def close_for_consumer(self, model: str, utility: float, loss: float | None, returned: Sequence[int] = ()) -> None:
-        """Ends a run between two rounds by the consumer's will: what is reserved for the next is voided, and what is
-        held back is settled as at every close."""
+        """Ends a run between two rounds: reservations are voided, and held-back pay is settled as at every close."""
         voids: list[Draft] = [
             ("void", round, draw, who, amount, dict(NOT_SETTLED))
             for (round, draw), (who, amount) in self.book.reserved.items()
@@ -120,8 +119,7 @@ def differing(body: dict[str, Any], kept: dict[str, Any], but: Container[str] = 
 
 
 def _agreed(body: dict[str, Any]) -> dict[str, str]:
-    """The terms without the packages that rules come from: how one is installed is no part of an agreement. Nor is
-    where it is played."""
+    """The terms without the packages that rules come from, and without where the run is played: neither is agreed."""
     body = {name: value for name, value in body.items() if name not in NOT_AGREED}
     rules = body.get("rules", {})
     named = {**rules, "stops": list(rules.get("stops", []))}

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from databazaar.defence import Verdict
+from databazaar.defence import Findings, Verdict
 from databazaar.ledger.chain import Entry
-from databazaar.ledger.figures import Figures
-from databazaar.ledger.rounds import Line, Numbers, Rounds, Scores
+from databazaar.ledger.rounds import Line, Numbers, Places, Rounds, Scores
 from databazaar.roster import RoundBudget
+
+SHOWN = ("harm", "leak", "signal", "error")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What was measured of one provider: a number for each of its valid answers, NaN where a test did not speak."""
+
+    rounds: Places
+    harm: Numbers
+    leak: Numbers
+    signal: Numbers
+    error: Numbers
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+class Figures:
+    """A row for everybody who was asked in a market with a defence, and has given a valid answer.
+
+    >>> figures = Figures()
+    >>> figures.add(7, [2, 0], [True, False], Findings(leak=[1.5, None]))
+    >>> [curve.leak.tolist() for curve in figures.curves(3)]
+    [[], [], [1.5]]
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[tuple[float, ...]]] = {}
+
+    def add(self, round: int, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> None:
+        """A round's findings, without those whose answers are void."""
+        for place, provider in enumerate(asked):
+            if valid[place]:
+                figures = (findings.at(name, place) for name in SHOWN)
+                row = round, *(math.nan if figure is None else figure for figure in figures)
+                self._rows.setdefault(provider, []).append(row)
+
+    def curves(self, providers: int) -> list[Curve]:
+        """Everybody's, in the order of the roster."""
+        tables = (
+            np.array(self._rows.get(i, []), dtype=np.float64).reshape(-1, 1 + len(SHOWN)) for i in range(providers)
+        )
+        return [Curve(table[:, 0].astype(np.int64), *table[:, 1:].T) for table in tables]
 
 
 class Freed(NamedTuple):
@@ -39,12 +84,10 @@ class Record:
         self._next: Callable[[], Numbers] | None = None
 
     def begins(self, round_budget: RoundBudget, chances: Callable[[], Numbers]) -> None:
-        """A round begins, or would begin."""
         self.purses.append(round_budget)
         self._next = chances
 
     def ends(self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = ()) -> None:
-        """The round that began last is settled."""
         assert self._next is not None
         self.verdicts.extend((len(self.rounds), verdict) for verdict in verdicts)
         self.rounds.add(len(self.rounds), lines, scores)

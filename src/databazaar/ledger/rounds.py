@@ -113,7 +113,6 @@ class Rounds(list[Round]):
 
     @property
     def sizes(self) -> Places:
-        """How many accesses each round has."""
         return np.array([len(one.accesses) for one in self], dtype=np.int64)
 
     @property
@@ -149,11 +148,6 @@ class Rounds(list[Round]):
         return [access.quoted for access in self.accesses]
 
     @property
-    def voided(self) -> Sequence[int]:
-        """What was reserved for an access that failed, else nothing."""
-        return [0 if access.failure is None else access.quoted for access in self.accesses]
-
-    @property
     def failures(self) -> Iterator[tuple[int, int, Code]]:
         """The round's number, the provider and the reason of every access that failed, in their order."""
         for one in self:
@@ -161,7 +155,6 @@ class Rounds(list[Round]):
 
     @property
     def failed(self) -> Places:
-        """How many accesses failed in each round."""
         return np.array([sum(a.failure is not None for a in one.accesses) for one in self], dtype=np.int64)
 
     def in_rounds(self, amounts: Sequence[int]) -> list[int]:

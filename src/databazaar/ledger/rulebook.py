@@ -259,7 +259,7 @@ class RuleBook:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞
         for a sampler that hears failures.
 
-        Gains `together` and `shapley` are often below zero for everybody, once the model is good. Who never answers
+        Gains `shapley` are often below zero for everybody, once the model is good. Who never answers
         would then be the best of all: there, a void reply is no better than the worst reply of its round.
         """
         void = 0.0

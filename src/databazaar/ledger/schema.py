@@ -77,16 +77,11 @@ sa.event.listen(ENTRIES, "after_create", _forbid_changes)
 SCHEMA = sa.Table("bazaar_schema", _meta, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 
 
-def version_of(connection: sa.Connection) -> int:
-    """The version of a database's tables; 0 where it has none."""
+def refuse_other(connection: sa.Connection) -> int:
+    """The version of a database's tables, which must be the one that this program knows; 0 where it has none."""
     if not sa.inspect(connection).has_table(SCHEMA.name):
         return 0
-    return int(connection.execute(sa.select(sa.func.max(SCHEMA.c.version))).scalar() or 0)
-
-
-def refuse_other(connection: sa.Connection) -> int:
-    """The version, which must be the one that this program knows, or 0."""
-    version = version_of(connection)
+    version = int(connection.execute(sa.select(sa.func.max(SCHEMA.c.version))).scalar() or 0)
     if version in (0, VERSION):
         return version
     told = (

@@ -11,8 +11,7 @@ ONE = 1.0011
 
 
 def refuse_no_scores(entry: Entry, bounded: bool) -> None:
-    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding. A round also says
-    what it has reached."""
+    """Refuses utilities and losses that are no numbers, and a bounded utility that lies outside of [0, 1]."""
     body = entry.body
     scores = {name: body[name] for name in SCORES if body.get(name) is not None}
     needed = {"utility", "reached"} if entry.ends_round else {"utility"}

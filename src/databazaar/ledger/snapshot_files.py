@@ -1,20 +1,18 @@
-"""Arrays that are too large for a database: files beside it, which take turns.
+"""Arrays that are too large for a database: files beside it, named by the hashes of what they hold.
 
 A round writes its arrays into files that the last transaction does not name, and waits for the disk. The round's own
-transaction then names them, with their hashes: the files that a ledger names are whole whenever the process is killed.
-An array that the last transaction names already, such as the best model so far, is not written again.
+transaction then names them: the files that a ledger names are whole whenever the process is killed. An array that the
+last transaction names already, such as the best model so far, is not written again.
 
 Each file is a safetensors file of one vector.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +23,8 @@ from numpy.typing import NDArray
 
 from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
-from databazaar.files import open_plain
+from databazaar.files import open_plain, write_pieces
+from databazaar.ledger.replies import is_hash
 from databazaar.vectors import TYPES, hash_array
 
 LARGE = 2**22
@@ -36,7 +35,6 @@ HEADER = 4096
 """Bytes before the numbers: they begin with a page of the file."""
 PARAMS = "params"
 """What the parameters are called among a snapshot's arrays."""
-_NAME = re.compile(r"snapshot-[1-9][0-9]{0,2}\.safetensors")
 
 
 def is_large(array: NDArray[Any]) -> bool:
@@ -60,18 +58,20 @@ class DamagedFileError(LedgerError):
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Where an array is, as a transaction names it."""
+    """A large array, as a transaction names it."""
 
-    file: str
     type: str
     shape: list[int]
     hash: str
 
     def __post_init__(self) -> None:
         shape = isinstance(self.shape, list) and all(type(size) is int and 0 <= size <= LARGEST for size in self.shape)
-        texts = all(isinstance(text, str) for text in (self.file, self.type, self.hash))
-        if not shape or not texts or not _NAME.fullmatch(self.file) or self.type not in TYPES.values():
+        if not shape or not is_hash(self.hash) or self.type not in TYPES.values():
             raise ValueError("it names no file of ours")
+
+    @property
+    def file(self) -> str:
+        return f"snapshot-{self.hash}.safetensors"
 
     def read(self, folder: Path) -> HashedArray:
         """The array as it was written. Anything else is refused by its size or its hash."""
@@ -110,8 +110,7 @@ Places = dict[str, ArrayFile]
 
 
 def places_in(text: bytes) -> Places:
-    """The files that a transaction names; none where the parameters are in the database. What is no such text is a
-    ValueError."""
+    """The files that a transaction names; none where the database holds the parameters. A ValueError is other text."""
     if not text.startswith(b"{"):  # as safetensors it would have a header of petabytes
         return {}
     try:
@@ -121,77 +120,33 @@ def places_in(text: bytes) -> Places:
 
 
 def text_of(places: Places) -> bytes:
-    """Places as a transaction holds them."""
     return canonical({name: vars(place) for name, place in places.items()}).encode()
 
 
-class Files:
-    """The files of one run, in its folder. `write` writes arrays, and `keep` says that a transaction names them now.
-    `named` tells which files the last transaction names, after another process or a commit that failed."""
-
-    def __init__(self, folder: Path, named: Callable[[], Iterable[str]]) -> None:
-        self.folder = folder.absolute()
-        self._named = named
-        self._kept: dict[str, HashedArray | None] | None = None  # what must not be written, where known
-        self._written: dict[str, HashedArray | None] = {}
-
-    def write(self, arrays: Mapping[str, HashedArray]) -> Places:
-        """Where these arrays are, once they are durable there."""
-        kept = dict.fromkeys(self._named()) if self._kept is None else self._kept
-        self._kept, self._written = None, {}  # until it is known what was committed
-        there = {id(large): file for file, large in kept.items() if large is not None}
-        places, new = {}, False
-        for name, large in arrays.items():
-            if id(large) not in there:
-                taken = {*kept, *self._written}
-                free = (f"snapshot-{number}.safetensors" for number in range(1, 1000))
-                there[id(large)] = file = next(file for file in free if file not in taken)
-                self._write(self.folder / file, large.array)
-                new = True
-            file = there[id(large)]
-            self._written[file] = large
-            places[name] = ArrayFile(file, large.array.dtype.str, list(large.array.shape), large.hash)
-        if new:
-            sync_folder(self.folder)
-        return places
-
-    def keep(self) -> None:
-        """The arrays that were written last are the ones that the ledger names from now on."""
-        self._kept = self._written
-
-    def _write(self, path: Path, array: NDArray[Any]) -> None:
-        """Makes a new file: what lies in its place, whatever that is, is not written to."""
+def write_files(folder: Path, arrays: Mapping[str, HashedArray], named: Collection[str]) -> Places:
+    """Makes these arrays durable, and says where they are. The files that the last transaction has `named` stay, and
+    are not written again; all others are removed first."""
+    remove_files(folder, but=named)
+    places, written = dict[str, ArrayFile](), set(named)
+    for name, large in arrays.items():
+        array = large.array
         if array.nbytes > LARGEST:
             raise BazaarError(f"the model has {array.nbytes:,} bytes: no more than {LARGEST:,} can be read again")
-        with contextlib.suppress(FileNotFoundError):
+        places[name] = place = ArrayFile(array.dtype.str, list(array.shape), large.hash)
+        if place.file not in written:
+            write_pieces(folder / place.file, [_header(array), _bytes_of(array)])
+            written.add(place.file)
+    return places
+
+
+def remove_files(folder: Path, but: Collection[str] = ()) -> None:
+    """Removes the files of this kind that a ledger does not name any more."""
+    for path in folder.glob("snapshot-*.safetensors"):
+        if path.name not in but and is_hash(path.stem.removeprefix("snapshot-")):
             path.unlink()
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            _write_at(descriptor, memoryview(_header(array)), 0)
-            _write_at(descriptor, _bytes_of(array), HEADER)
-            getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
-        finally:
-            os.close(descriptor)
-
-    def remove(self) -> None:
-        """Removes all files of this kind from the folder: the ledger names none of them any more."""
-        for path in self.folder.glob("snapshot-*"):
-            if _NAME.fullmatch(path.name):
-                path.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
-    """The array's own memory."""
     return array.reshape(-1).view(np.uint8).data
 
 
@@ -201,9 +156,3 @@ def _header(array: NDArray[Any]) -> bytes:
     vector = {"dtype": kinds[array.dtype.str], "shape": [array.size], "data_offsets": [0, array.nbytes]}
     text = json.dumps({"__metadata__": {"order": '["w"]'}, "w": vector}).encode()
     return (HEADER - 8).to_bytes(8, "little") + text.ljust(HEADER - 8)
-
-
-def _write_at(descriptor: int, rest: memoryview, offset: int) -> None:
-    while rest:
-        count = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[count:], offset + count

@@ -18,7 +18,14 @@ from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_other
-from databazaar.ledger.snapshot_files import DamagedFileError, Files, Places, places_in, text_of
+from databazaar.ledger.snapshot_files import (
+    DamagedFileError,
+    Places,
+    places_in,
+    remove_files,
+    text_of,
+    write_files,
+)
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
@@ -33,7 +40,7 @@ _BESIDE = ("-journal", "-wal", "-shm")
 PAGE = 4096
 """So many entries are read at once."""
 
-Row = tuple[Any, ...]
+Row = dict[str, Any]
 
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
@@ -48,7 +55,7 @@ class SqlStore(Store):
 
     def __init__(self, url: str | sa.URL, run: str, *, create: bool = True, folder: Path | None = None) -> None:
         self._run = run
-        self._files = None if folder is None else Files(folder, self._named_files)
+        self._folder = None if folder is None else folder.absolute()
         self._holding: sa.Connection | None = None
         try:
             self._engine = sa.create_engine(url)
@@ -87,8 +94,7 @@ class SqlStore(Store):
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         values = None if snapshot is None else self._values(snapshot)
-        run = self._run
-        rows = [(run, e.seq, e.kind, e.round, e.draw, e.provider, e.amount, canonical(e.body), e.hash) for e in entries]
+        rows = [{"run": self._run, **entry._asdict(), "body": canonical(entry.body)} for entry in entries]
         self._committing = False
         try:
             self._commit(rows, values)
@@ -105,34 +111,34 @@ class SqlStore(Store):
             raise LedgerError(
                 f"the ledger cannot be written ({brief(reason)}): nothing of this step was kept"
             ) from None
-        if self._files is not None and snapshot is not None and snapshot.large:
-            self._files.keep()
 
     def _commit(self, rows: Sequence[Row], snapshot: Row | None) -> None:
-        """All of it or nothing. The snapshot, if any, replaces the one before: round, state, parameters and run."""
+        """All of it or nothing. The snapshot, if any, replaces the one before."""
         with self._engine.connect() as connection, connection.begin() as transaction:
             _wait_for_the_disk(connection)
-            connection.execute(ENTRIES.insert(), [dict(zip(ENTRIES.c.keys(), row, strict=True)) for row in rows])
+            connection.execute(ENTRIES.insert(), rows)
             if snapshot is not None:
-                values = dict(zip(("next_round", "state", "params", "run"), snapshot, strict=True))
                 mine = SNAPSHOTS.c.run == self._run
-                if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
-                    connection.execute(SNAPSHOTS.insert().values(**values))
+                if not connection.execute(SNAPSHOTS.update().where(mine).values(**snapshot)).rowcount:
+                    connection.execute(SNAPSHOTS.insert().values(**snapshot))
             self._committing = True
             transaction.commit()
 
     def _values(self, snapshot: Snapshot) -> Row:
         """What the transaction holds of a snapshot: all of it, or where the large part is, which is durable by now."""
-        if self._files is None or not snapshot.large:
+        if self._folder is None:
             snapshot = snapshot.packed()
-            return snapshot.next_round, snapshot.state, snapshot.params, self._run
-        try:
-            places = self._files.write(snapshot.large)
-        except OSError as reason:
-            raise LedgerError(
-                f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
-            ) from None
-        return snapshot.next_round, snapshot.state, text_of(places), self._run
+        params = snapshot.params
+        if self._folder is not None and snapshot.large:
+            row = self._snapshot_row()
+            named = {} if row is None else self._places(row)
+            try:
+                params = text_of(write_files(self._folder, snapshot.large, [place.file for place in named.values()]))
+            except OSError as reason:
+                raise LedgerError(
+                    f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
+                ) from None
+        return {"run": self._run, "next_round": snapshot.next_round, "state": snapshot.state, "params": params}
 
     def entries(self) -> Iterator[Entry]:
         """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
@@ -160,17 +166,16 @@ class SqlStore(Store):
             query = following.where(ENTRIES.c.seq > rows[-1][0]) if more else following
 
     def snapshot(self) -> Snapshot | None:
-        """What the last transaction has left. A run that goes on meanwhile writes its files anew after some rounds: the
-        row has changed by then too, and both are read again."""
+        """What the last transaction has left. A run that goes on may replace its files: then all is read again."""
         for _ in range(READINGS):
             row = self._snapshot_row()
             if row is None:
                 return None
             places = self._places(row)
-            if not places or self._files is None:
+            if not places or self._folder is None:
                 return Snapshot(*row)
             try:
-                large = {name: place.read(self._files.folder) for name, place in places.items()}
+                large = {name: place.read(self._folder) for name, place in places.items()}
                 return Snapshot(row[0], row[1], b"", large)
             except DamagedFileError:
                 if self._snapshot_row() == row:
@@ -186,10 +191,6 @@ class SqlStore(Store):
             raise self._unread(reason) from None
         return None if row is None else (row[0], row[1], row[2])
 
-    def _named_files(self) -> list[str]:
-        row = self._snapshot_row()
-        return [] if row is None else [place.file for place in self._places(row).values()]
-
     def _places(self, row: tuple[int, bytes, bytes]) -> Places:
         try:
             return places_in(row[2])
@@ -204,8 +205,8 @@ class SqlStore(Store):
                 connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
             if self._engine.dialect.name == "sqlite":
                 self._compact()
-            if self._files is not None:
-                self._files.remove()
+            if self._folder is not None:
+                remove_files(self._folder)
         except (DBAPIError, OSError) as reason:
             raise LedgerError(
                 f"the ledger cannot be sealed ({brief(reason)}): close what else has it open, then resume the run"
@@ -265,8 +266,7 @@ def _unreachable(reason: Exception) -> UncheckableError:
 
 
 def _durable(connection: Any, _record: Any) -> None:
-    """SQLite's busy timeout does not cover the change to WAL, so several processes that open a new file at once try
-    again for some seconds."""
+    """SQLite's busy timeout does not cover the change to WAL: processes that open a new file at once try again."""
     cursor = connection.cursor()
     for patience in range(PATIENCE, -1, -1):
         try:

@@ -59,8 +59,7 @@ def readable(path: Path, player: Path) -> Iterator[sa.URL]:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Refuses to write into a file that is not ours alone: another name of somebody's database, or one that holds
-    programs, which would run when something is written."""
+    """Refuses to write into a file with another name elsewhere, or with programs that a write would run."""
     _refuse_odd_files(path)
     for end in ("", "-shm", *LOGS):
         with contextlib.suppress(FileNotFoundError):

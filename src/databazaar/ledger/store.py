@@ -40,7 +40,6 @@ class Snapshot:
         return cls(next_round, pack(small), b"" if large else pack({"w": params.array}), large)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state's arrays by their names."""
         large = {name: one.array for name, one in self.large.items() if name != PARAMS}
         return {**unpack(self.state), **large}
 
@@ -77,11 +76,11 @@ class Store(Protocol):
 
     def finish(self) -> None:
         """Called once the run is closed and its model is saved elsewhere: what only a resume needs may go."""
-        ...
+        return None
 
     def dispose(self) -> None:
         """Let go of what the store holds open; what was appended stays."""
-        ...
+        return None
 
 
 class MemoryStore(Store):
@@ -102,9 +101,3 @@ class MemoryStore(Store):
 
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
-
-    def finish(self) -> None:
-        """Nothing to do: it ends with the process."""
-
-    def dispose(self) -> None:
-        """Nothing to do: nothing is held open."""

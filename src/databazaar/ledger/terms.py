@@ -63,9 +63,6 @@ class Terms(Displayed):
     most_per_round: int | None = None
 
     def __post_init__(self) -> None:
-        self._refuse_endless_work()
-
-    def _refuse_endless_work(self) -> None:
         _refuse_more(
             {
                 "providers": len(self.roster),
@@ -89,7 +86,6 @@ class Terms(Displayed):
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
-        """The terms that an opening entry holds."""
         try:
             if body["format"] != FORMAT:
                 raise LedgerError(f"entry 0 (open): ledger format {body['format']} needs another version of databazaar")
@@ -106,7 +102,8 @@ class Terms(Displayed):
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
             rules = body["rules"]
             about: dict[str, Any] = {name: str(body.get(name, "")) for name in NAMES}
-            about |= {name: _words(body.get(name, {})) for name in TABLES}
+            for name in TABLES:
+                about[name] = {str(key): str(value) for key, value in body.get(name, {}).items()}
             return cls(
                 seed=body["seed"],
                 budget=body["budget"],
@@ -123,7 +120,6 @@ class Terms(Displayed):
             raise LedgerError(f"entry 0 (open): the terms cannot be read ({reason!r})") from None
 
     def body(self) -> dict[str, Any]:
-        """The opening entry's body."""
         return {
             "format": FORMAT,
             "seed": self.seed,
@@ -154,7 +150,6 @@ class Terms(Displayed):
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Every provider's place in the roster."""
         return {provider: place for place, provider in enumerate(self.roster.ids)}
 
 
@@ -167,10 +162,6 @@ def _refuse_more(asked: dict[str, int]) -> None:
 def _few(number: int) -> str:
     """A number that somebody else has chosen, and that may have a thousand digits."""
     return f"{number:,}" if number < 10**15 else "10^15 or more"
-
-
-def _words(table: dict[str, Any]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in table.items()}
 
 
 def _written(offer: ProviderTerms) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
-from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
+from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
 from databazaar.defence import Defence, OwnerGroups, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
@@ -19,7 +19,6 @@ from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
-from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -28,13 +27,12 @@ from databazaar.market.inspection.holdout_parts import committed
 from databazaar.market.inspection.inspection import Inspection
 from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
-from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
+from databazaar.market.run import MarketRun, OnRound, first_state
 from databazaar.market.state import State
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
-from databazaar.runs.from_ledger import report_from
-from databazaar.runs.report import Report
+from databazaar.runs.report import Report, report_from
 from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler
 from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Budget, Patience, Stop
@@ -110,7 +108,6 @@ class Arbiter(Displayed):
                 "write query"
             )
         self.engine = engine
-        self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None
         self._reached: tuple[Tensor, Tensor] | None = None  # the best model and the last, once there are such
 
     def _refuse_where_nobody_is_asked(self) -> None:
@@ -163,16 +160,9 @@ class Arbiter(Displayed):
             state,
             on_round=on_round,
             own_update=own,
-            reference=self._reference,
             quarantine=quarantine,
             watch=watch,
         )
-
-    def _reference_updates(self) -> OwnUpdate:
-        """What the consumer's scoring rows would answer: by the oracle of the providers if they have one in common."""
-        oracles = [provider.oracle for provider in self.providers if isinstance(provider.oracle, Oracle)]
-        oracle = oracles[0] if oracles and all(other == oracles[0] for other in oracles) else LocalSGD()
-        return self.consumer.reference_updates(oracle, self.engine.device, self.rules.terms.seed)
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:
         """Who is set aside by what the ledger tells of earlier asks."""
@@ -223,7 +213,7 @@ class Arbiter(Displayed):
                     self.engine.witness(list(ledger.store.entries()))
                     ledger.on_written = self.engine.witness
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
-                    saved = kept.saved_parameters(self.consumer.task)
+                    saved = kept.saved_parameters()
                     self._reached = saved or self.begin(ledger).state.models
                 else:
                     kept.note_layout(self.consumer.task)

@@ -10,7 +10,7 @@ A round is settled with the reservation of the next, or with the close, in one t
 from __future__ import annotations
 
 from databazaar.engines import Engine
-from databazaar.learning.threads import limited_threads
+from databazaar.learning.torch_state import limited_threads
 from databazaar.ledger import Drawn
 from databazaar.market.round import Outcome, conclude
 from databazaar.market.run import MarketRun, Progress

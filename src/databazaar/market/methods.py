@@ -17,7 +17,7 @@ from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import Payment
-from databazaar.runs.from_ledger import report_from
+from databazaar.runs.report import report_from
 from databazaar.samplers import Adaptive, Sampler, Uniform
 from databazaar.stops import Stop
 from databazaar.valuation.method import Method

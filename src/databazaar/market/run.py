@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
-from databazaar.aggregators import Aggregator, Guided
+from databazaar.aggregators import Aggregator
 from databazaar.codes import QUARANTINED
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
@@ -70,7 +70,6 @@ class MarketRun:
     state: State
     on_round: OnRound | None = None
     own_update: OwnUpdate | None = None
-    reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Inspection | None = None
 
@@ -102,9 +101,6 @@ class MarketRun:
                 state.watch, state.params, drawn.asked, replies, step, self.rules.detector(state.sampler)
             )
             replies = watched.replies
-        if self.reference is not None and isinstance(self.aggregator, Guided):
-            guided = self.aggregator.guide(state.aggregator, self.reference(state.params, state.round))
-            state = replace(state, aggregator=guided)
         own = None if self.own_update is None else self.own_update(state.params, state.round)
         return Round(self.rules, self.aggregator, self.evaluator, state, drawn, replies, step, own, watched)
 

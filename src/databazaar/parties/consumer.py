@@ -20,11 +20,11 @@ from databazaar.learning.fit import is_one_logit, outputs_on, passes_in_training
 from databazaar.learning.inputs import Examples, as_dataset, as_table
 from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
-from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
+from databazaar.learning.oracles import LocalSGD, compute_update
+from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
 from databazaar.learning.parameter_exchange import kept_tensors, note_changed_buffers
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
-from databazaar.learning.threads import limited_threads
+from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.utilities import Evaluator, UtilityFunction
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
@@ -232,7 +232,7 @@ class Consumer(Displayed):
         return torch.from_numpy(np.array(self.model))
 
     def limited_threads(self) -> AbstractContextManager[None]:
-        """Torch on one thread meanwhile, where a round's models are small together (`learning.threads`)."""
+        """Torch on one thread meanwhile, where a round's models are small together (`learning.torch_state`)."""
         return limited_threads(len(self.untrained_parameters()) * self.per_round)
 
     @cached_property
@@ -247,29 +247,13 @@ class Consumer(Displayed):
         fit = self.own_fit
         if fit is None:
             return None
-        assert self.train is not None
-        return self._updates(self.train, LocalSGD(step=min(fit.step, OWN_STEP)), OWN_ROWS, device, seed)
-
-    def reference_updates(self, oracle: Oracle, device: torch.device, seed: int) -> Callable[[Tensor, int], Tensor]:
-        """What the hold-out would answer in a round, if it were a provider's rows."""
-        if self.holdout is None or not isinstance(self.model, nn.Module):
-            raise BazaarError(
-                "the aggregator compares updates with one of the consumer's own: give a torch model and "
-                "holdout = (x, y), or take another aggregator"
-            )
-        return self._updates(self.holdout, oracle, SCORING_ROWS, device, seed)
-
-    def _updates(
-        self, rows: Examples, oracle: Oracle, name: str, device: torch.device, seed: int
-    ) -> Callable[[Tensor, int], Tensor]:
-        """The updates that an oracle makes of rows of the consumer's, under a name of their own for its randomness."""
-        task = self.task.copied()
-        assert task.model is not None
+        task, oracle = self.task.copied(), LocalSGD(step=min(fit.step, OWN_STEP))
+        assert self.train is not None and task.model is not None
         task.model.to(device)
-        data = rows[0].to(device), rows[1].to(device)
+        data = self.train[0].to(device), self.train[1].to(device)
 
         def update(params: Tensor, round: int) -> Tensor:
-            return compute_update(oracle, task, data, params, round, oracle_key(seed, round, name))
+            return compute_update(oracle, task, data, params, round, oracle_key(seed, round, OWN_ROWS))
 
         return update
 

@@ -23,9 +23,4 @@ class PricePerAccess:
         return roster.prices
 
     def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
-        return settle_at_quotes(quotes, gains)
-
-
-def settle_at_quotes(quotes: Sequence[int], gains: Sequence[float | None]) -> list[int]:
-    """What was quoted for every valid reply, and nothing for the others."""
-    return [0 if gain is None else quote for quote, gain in zip(quotes, gains, strict=True)]
+        return [0 if gain is None else quote for quote, gain in zip(quotes, gains, strict=True)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from databazaar.errors import BazaarError
-from databazaar.payments.price_per_access import settle_at_quotes
+from databazaar.payments.price_per_access import PricePerAccess
 from databazaar.registry import MarketFacts
 from databazaar.roster import Amounts, Roster
 from databazaar.settings import check_settings, setting
 
 
 @dataclass(frozen=True)
-class PricePerRow:
+class PricePerRow(PricePerAccess):
     """Every valid reply is paid its provider's price for each of the rows that an access to it uses.
 
     `rows` are those numbers by provider, in the market's order: what the consumer's side has counted before the first
@@ -48,6 +48,3 @@ class PricePerRow:
         if max(quotes) >= 2**63:
             raise BazaarError("payment price-per-row: a price times its rows is more than a ledger holds: lower it")
         return np.array(quotes, dtype=np.int64)
-
-    def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
-        return settle_at_quotes(quotes, gains)

@@ -80,7 +80,7 @@ def confusion(evaluation: Evaluation) -> Figure:
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.2, aspect="auto")
     step = -(-classes // MOST_CLASSES)
     shown = range(0, classes, step)
-    width = 98.0 if classes <= 3 else 40.0
+    width = 20 if classes <= 3 else 8
     axes.set_xticks(list(shown), [style.label(evaluation.names[c], width) for c in shown])
     axes.set_yticks(list(shown), [style.label(evaluation.names[c]) for c in shown])
     if classes > 5:

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file: the numbers and words that its template shows."""
+"""What people read of a run: the report as one HTML file, and beside it the statement and the figures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,15 +17,18 @@ from matplotlib.figure import Figure
 from databazaar.codes import Code
 from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.defence.words import rules_of
+from databazaar.errors import LedgerError
+from databazaar.files import write_whole
+from databazaar.ledger import Audit
 from databazaar.registry import MODULE, MissingRuleError
-from databazaar.reports.figures import draw_all, loss_curve
+from databazaar.reports.figures import draw_all, loss_curve, save_png
 from databazaar.reports.pages import page
-from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.statement import owner_totals
+from databazaar.reports.statement import owner_totals, statement_csv, statement_dict
 from databazaar.reports.style import inline_svg
-from databazaar.reports.words import count
-from databazaar.runs.defended import Defended, Stand
-from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
+from databazaar.reports.words import PerCoin
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.notes import CSV, JSON, PAGE
+from databazaar.runs.payouts import MOST_NAMED
 from databazaar.runs.report import Payout, Report
 from databazaar.utilities import FUNCTION, UTILITIES
 
@@ -32,15 +36,6 @@ MOST_REASONS = 20
 MOST_RULINGS = 200
 NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop", "utility": "utility"}
 """The rules of a market as a report holds them, and what one of each is called."""
-
-
-@dataclass(frozen=True)
-class AuditView:
-    """What the audit found: whether all held, how many entries it checked, and its own words."""
-
-    ok: bool
-    checked: int
-    message: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def render(
     report: Report,
     *,
     title: str,
-    audit: AuditView | None = None,
+    audit: Audit | None = None,
     profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
@@ -104,30 +99,17 @@ def render(
 def who_was_paid(report: Report) -> dict[str, Any]:
     """The lines of the tables of providers and owners. Of many providers the best paid have one, and `others` one."""
     lines, many = report.lines, report.lines.many
-    places = lines.best_paid(MOST_NAMED if many else None, everybody=not many)
+    places, others = lines.listed(MOST_NAMED)
     owners = owner_totals(report)
-    found: dict[str, Any] = {
+    return {
         "payouts": [report.payouts[place] for place in places],
         "whole": lines.whole,
         "all_owners": len(set(lines.owners)),
         "owners": owners[:MOST_NAMED] if many else owners,
         "brought": {lines.ids[place]: report.brought[place] for place in places},
         "many": many,
+        "others": others,
     }
-    if many:
-        found["others"] = lines.others(places, count(len(lines) - len(places), "other"))
-        found["other_owners"] = _other_owners(found["whole"], owners, found["all_owners"])
-        found["stated"] = len(lines) <= MOST_STATED
-    return found
-
-
-def _other_owners(whole: Group, owners: Sequence[Mapping[str, Any]], all_owners: int) -> Group | None:
-    """All owners but those that are named; None where all are."""
-    if len(owners) <= MOST_NAMED and all_owners == len(owners):
-        return None
-    named = owners[:MOST_NAMED]
-    left = {name: getattr(whole, name) - sum(one[name] for one in named) for name in ("providers", "accesses", "pay")}
-    return Group(count(all_owners - len(named), "other"), failures=0, **left)
 
 
 def defence(report: Report) -> dict[str, Any]:
@@ -139,12 +121,14 @@ def defence(report: Report) -> dict[str, Any]:
     told = sorted((one for one in defended.rulings if one.what in kinds), key=lambda one: kinds.index(one.what))
     return {
         "defended": defended,
-        "stands": _stands(report, defended),
+        "stands": [defended.stands[place] for place in report.lines.best_paid(MOST_NAMED)]
+        if report.lines.many
+        else defended.stands,
         "rulings": told[:MOST_RULINGS],
         "all_rulings": len(told),
         "cleared": {one.provider: one.round for one in defended.rulings if one.what == "cleared"},
         "lost": sum(one.lost for one in defended.stands),
-        "held_back": sum(one.held for one in defended.stands),
+        "held_back": sum(one.held_back for one in defended.stands),
         "defence_rules": rules_of(defended.defence),
     }
 
@@ -157,30 +141,21 @@ def _tables(report: Report, profile: MarketProfile | None) -> Sequence[TableProf
     return [table for table in profile.tables if table.id not in left_out]
 
 
-def _stands(report: Report, defended: Defended) -> Sequence[Stand]:
-    """How providers stand: everybody, or of many the best paid."""
-    if not report.lines.many:
-        return defended.stands
-    return [defended.stands[place] for place in report.lines.best_paid(MOST_NAMED)]
-
-
 def standing(report: Report) -> Literal["good", "bad", "open"]:
-    """Whether a run came to a good end, a bad one, or to none so far."""
     if not report.closed:
         return "open"
     return "good" if report.status == "settled" else "bad"
 
 
 def best_paid(report: Report) -> Payout | None:
-    """The provider that earned most, None where nobody earned."""
     pay = report.lines.pay
     return report.payouts[int(pay.argmax())] if pay.any() else None
 
 
 def rules(report: Report) -> list[RuleView]:
     """All rules of the market, built-in or not, shown alike."""
-    given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
-    return [rule_view(noun, settings) for noun, settings in given]
+    found = {noun: report.rules.get(name) or [] for name, noun in NOUNS.items()}
+    return [_view(noun, one) for noun, rule in found.items() for one in ([rule] if isinstance(rule, dict) else rule)]
 
 
 def failures(report: Report) -> list[FailureView]:
@@ -207,7 +182,6 @@ def common_reason(reason: str, provider: str, round: int) -> str:
 
 
 def meaning(report: Report) -> str:
-    """What the utility is, in words, by the terms."""
     where = "It is measured on the consumer’s own hold-out rows; higher is better."
     found = report.rules.get("utility")
     settings: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
@@ -219,11 +193,7 @@ def meaning(report: Report) -> str:
         return f"Utility is {f'the consumer’s own, {named}' if named else 'what the consumer says'}. {where}"
 
 
-def _as_list(found: Any) -> list[Mapping[str, Any]]:
-    return list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
-
-
-def rule_view(noun: str, settings: Mapping[str, Any]) -> RuleView:
+def _view(noun: str, settings: Mapping[str, Any]) -> RuleView:
     """One rule as a page shows it, without settings that say nothing."""
     origin = str(settings.get("from", ""))
     outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
@@ -242,8 +212,48 @@ def _setting(value: object) -> str:
 
 
 def _change(report: Report) -> str:
-    """What the utility did, in one word."""
     start, end = report.utilities[0], report.final_utility
     if not (math.isfinite(start) and math.isfinite(end)):
         return "lost"
     return "rose" if end > start else "fell" if end < start else "stayed"
+
+
+def write_report(folder: RunFolder, out: Path | None = None, *, others_tables: bool = True) -> Path:
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far. With `out`,
+    the page alone is written there, and nothing into the run's folder. Without `others_tables` the page says nothing of
+    what providers' tables are like: they may not be the reader's to know.
+
+    Where the audit fails the page says so, and the statement that is there is left alone.
+    """
+    report, found = folder.report_and_audit()
+    drawn = draw_all(report)
+    page = page_of(folder, report, found, folder.title, drawn, others_tables)
+    if out is not None:
+        write_whole(out, page.encode())
+    else:
+        save_png(drawn, folder.path / "figures", within=folder.path)
+        for name, text in statements_of(report).items() if found.ok else ():
+            write_whole(folder.path / name, text.encode(), within=folder.path)
+        write_whole(folder.path / PAGE, page.encode(), within=folder.path)
+    written = out or folder.path / PAGE
+    if not found.ok:
+        raise LedgerError(f"{written} says that the audit fails, and no statement is made: {found.message}")
+    return written
+
+
+def statements_of(report: Report) -> dict[str, str]:
+    return {CSV: statement_csv(report), JSON: json.dumps(statement_dict(report), indent=2)}
+
+
+def page_of(
+    folder: RunFolder,
+    report: Report,
+    found: Audit,
+    title: str,
+    drawn: Mapping[str, Figure] | None = None,
+    others_tables: bool = True,
+) -> str:
+    profile = folder.profile()
+    if profile is not None and not others_tables:
+        profile = profile.model_copy(update={"providers": ()})
+    return render(report, title=title, audit=found, profile=profile, drawn=drawn)

@@ -1,25 +1,28 @@
-"""The revenue statement, for programs (a dict), and for spreadsheets (CSV)."""
+"""The revenue statement, for programs (a dict), and for spreadsheets (CSV): to the consumer of everybody, and what a
+provider's own says of the market's defence, which is of itself alone."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from databazaar.reports.defence_statement import defence_dict, standing_columns, standing_of
-from databazaar.reports.spreadsheet import csv_text
+from databazaar.defence.words import ANOTHER
+from databazaar.display import shown_lines
+from databazaar.ledger.record import Curve
 from databazaar.runs.attribution import NUMBERS, Attribution
-from databazaar.runs.payouts import MOST_STATED
+from databazaar.runs.defended import Defended, Ruling
+from databazaar.runs.purchase import without_nan
 from databazaar.runs.report import Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
 """What every statement says of the run that it is for. It is empty where nobody has said it."""
-
-
-def stated(report: Report) -> list[int]:
-    """The places of those who have a line of their own in a statement, the best paid first: all, or in a market of more
-    than `MOST_STATED` providers those who were asked. Nobody else was paid."""
-    return report.lines.best_paid(everybody=len(report.lines) <= MOST_STATED)
+SHARED = "it shares an arm with another provider, and what was held back has been earned once already"
+AMOUNTS = ("held_back", "released", "returned", "cut")
+"""Of everybody's pay, where there is a defence."""
 
 
 def heading(report: Report) -> dict[str, Any]:
@@ -32,21 +35,14 @@ def statement_dict(report: Report) -> dict[str, Any]:
     """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
     Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
-    `never_asked` counts those who have no line.
     """
-    write, plain = report.currency.format, report.currency.amount
-    places = stated(report)
-    left_out = len(report.lines) - len(places)
+    places = report.lines.best_paid(everybody=True)
     return {
         **heading(report),
-        "budget": report.budget,
-        "budget_text": write(report.budget),
-        "spent": report.spent,
-        "spent_text": write(report.spent),
-        "refunded": report.refunded,
-        "refunded_text": write(report.refunded),
-        "held": report.held,
-        "held_text": write(report.held),
+        **_written(report, "budget", report.budget),
+        **_written(report, "spent", report.spent),
+        **_written(report, "refunded", report.refunded),
+        **_written(report, "held", report.held),
         "rounds": len(report.rounds),
         "gain_per_coin": report.gain_per_coin,
         "status": report.status,
@@ -57,24 +53,23 @@ def statement_dict(report: Report) -> dict[str, Any]:
             {
                 "provider": payout.provider,
                 "owner": payout.owner,
-                "price": payout.price,
-                "price_amount": plain(payout.price),
-                "price_text": write(payout.price),
+                **_written(report, "price", payout.price),
                 "accesses": payout.accesses,
                 "failures": payout.failures,
-                "pay": payout.pay,
-                "pay_amount": plain(payout.pay),
-                "pay_text": write(payout.pay),
+                **_written(report, "pay", payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
-                **standing_of(report, payout.provider),
+                **standing_of(report, place),
                 **_brought(report.brought[place]),
             }
             for place, payout in ((place, report.payouts[place]) for place in places)
         ],
-        **({"never_asked": left_out} if left_out else {}),
         "owners": owner_totals(report),
         **defence_dict(report),
     }
+
+
+def _written(report: Report, name: str, minor: int) -> dict[str, Any]:
+    return {name: minor, f"{name}_amount": report.currency.amount(minor), f"{name}_text": report.currency.format(minor)}
 
 
 def _brought(one: Attribution) -> dict[str, Any]:
@@ -84,22 +79,20 @@ def _brought(one: Attribution) -> dict[str, Any]:
 
 
 def owner_totals(report: Report) -> list[dict[str, Any]]:
-    """What each owner earned with all of its providers, the best paid first; of very many, those who were asked."""
+    """What each owner earned with all of its providers, the best paid first."""
     lines, providers, totals = report.lines, Counter(report.lines.owners), dict[str, dict[str, Any]]()
     columns = {"accesses": lines.accesses, "failures": lines.failures, "pay": lines.pay}
-    for place in sorted(stated(report)):
-        owner = lines.owners[place]
+    for place, owner in enumerate(lines.owners):
         begin = {"owner": owner, "providers": providers[owner], **dict.fromkeys(columns, 0)}
         total = totals.setdefault(owner, begin)
         for name, column in columns.items():
             total[name] += int(column[place])
-    money, text = report.currency.amount, report.currency.format
     ranked = sorted(totals.values(), key=lambda total: (-total["pay"], total["owner"]))
-    return [{**total, "pay_amount": money(total["pay"]), "pay_text": text(total["pay"])} for total in ranked]
+    return [{**total, **_written(report, "pay", total["pay"])} for total in ranked]
 
 
 def statement_csv(report: Report) -> str:
-    """One line a provider, or as `stated`; the column `pay` sums to what was spent, in minor units."""
+    """One line a provider; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
     columns += [*standing_columns(report), *NUMBERS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
@@ -108,9 +101,120 @@ def statement_csv(report: Report) -> str:
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:
     """Some lines of a statement. Each also says which run it is of: a line may end up in another table."""
     about = heading(report)
-    rows = [[_cell(column, line[column]) for column in columns] + list(about.values()) for line in lines]
+    rows = []
+    for line in lines:
+        cells = [Decimal(line[name]) if name.endswith("_amount") else line[name] for name in columns]
+        rows.append([*cells, *about.values()])
     return csv_text([*columns, *about], rows)
 
 
-def _cell(column: str, value: Any) -> Any:
-    return Decimal(value) if column.endswith("_amount") else value
+def defence_dict(report: Report) -> dict[str, Any]:
+    """All verdicts as plain data, for the consumer; nothing where the market has no defence."""
+    defended = report.defended
+    if defended is None:
+        return {}
+    rulings = [{"provider": one.provider, **_verdict(one), "like": one.other} for one in defended.rulings]
+    return {"defence": {"rules": defended.defence.settings(), "verdicts": rulings}}
+
+
+def standing_columns(report: Report) -> list[str]:
+    return [] if report.defended is None else ["standing", "left_out", "not_new", *AMOUNTS]
+
+
+def standing_of(report: Report, place: int) -> dict[str, Any]:
+    """How one provider stands, and what became of its pay; nothing where the market has no defence."""
+    stands = () if report.defended is None else report.defended.stands[place : place + 1]
+    return {name: getattr(stand, name) for stand in stands for name in standing_columns(report)}
+
+
+def own_defence(report: Report, provider: str) -> dict[str, Any]:
+    """What a provider's own statement says: how it stands, every verdict about it with the figure that it rests on, and
+    how to object. It names no other provider, and no figure but the provider's own."""
+    defended, place = report.defended, report.lines.places[provider]
+    if defended is None:
+        return {}
+    stands, money, curve = standing_of(report, place), report.currency.format, defended.curves[place]
+    amounts = {f"{name}_text": money(stands[name]) for name in AMOUNTS}
+    verdicts = [
+        {**_verdict(one, ANOTHER), **_evidence(one, curve), "how_to_object": objection(report, one)}
+        for one in defended.of(provider)
+    ]
+    told = {**stands, **amounts, "shares_an_arm": bool(defended.stands[place].shares_with)}
+    return {"defence": {**told, "verdicts": verdicts, "settlements": _settlements(defended, provider)}}
+
+
+def objection(report: Report, ruling: Ruling) -> str:
+    """How to object to a verdict, in one sentence; being cleared is nothing to object to."""
+    if ruling.what == "cleared":
+        return ""
+    whom = report.consumer or "the consumer"
+    whom += f", who buys in the market {report.market}," if report.market else ""
+    when = "the close" if ruling.round is None else f"round {ruling.round}"
+    run = f"run {report.run}, " if report.run else ""
+    return (
+        f"To object, write to {whom} quoting {run}{when}, and entry {ruling.entry} of the ledger with the hash "
+        f"{ruling.hash}; `bazaar audit` shows whether the verdict follows from the figure, but the figure itself is "
+        "the arbiter's word: ask for it to be measured again from the answers that you gave."
+    )
+
+
+def _verdict(one: Ruling, like: str | None = None) -> dict[str, Any]:
+    return {
+        "round": one.round,
+        "verdict": one.title,
+        "rule": one.what,
+        "figure": one.figure,
+        "limit": one.limit,
+        "answers": one.answers,
+        "why": one.sentence(like),
+        "released": one.released,
+        "returned": one.returned,
+        "entry": one.entry,
+        "hash": one.hash,
+    }
+
+
+def _settlements(defended: Defended, provider: str) -> list[dict[str, Any]]:
+    """Every time that held-back pay of a provider was settled, and why."""
+    mergers = {one.round: SHARED for one in defended.merged}
+    verdicts = {one.round: one.sentence(ANOTHER) for one in defended.of(provider) if one.what != "alike"}
+    why = {**mergers, **verdicts}
+    return [
+        {
+            "round": one.round,
+            "released": one.released,
+            "amount": one.amount,
+            "why": why.get(one.round, "the run ended, and nothing spoke against it"),
+        }
+        for one in defended.freed
+        if one.provider == provider
+    ]
+
+
+def _evidence(one: Ruling, curve: Curve) -> dict[str, Any]:
+    """The provider's own figures up to the verdict, answer by answer."""
+    names = {"leak": ("leak",), "alike": ()}.get(one.what, ("signal", "error"))
+    until = len(curve) if one.round is None else int((curve.rounds <= one.round).sum())
+    figures = {name: without_nan(getattr(curve, name)[:until].tolist()) for name in names}
+    return {"evidence": {"rounds": curve.rounds[:until].tolist(), **figures}} if figures else {}
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The table with a line of heads. Numbers are written as they are, text so that it stays text."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_text_cell(value) for value in row] for row in rows)
+    return written.getvalue()
+
+
+def _text_cell(value: object) -> object:
+    """Quotes text that a spreadsheet would take for a formula, and removes what a terminal obeys."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if not isinstance(value, str):
+        return value
+    text = value.encode("utf-8", "replace").decode("utf-8")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # csv would leave a lone \r unquoted, and begin a new row
+    risky = text.lstrip()[:1] in {"=", "+", "-", "@"} or text[:1] in {"\t", "\n"}
+    return "\t".join(map(shown_lines, (f"'{text}" if risky else text).split("\t")))

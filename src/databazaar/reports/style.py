@@ -12,17 +12,14 @@ from functools import cache, wraps
 from typing import Any, ParamSpec
 
 import matplotlib.style
-import numpy as np
 from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.textpath import TextToPath
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
 
@@ -34,7 +31,6 @@ GREY, INK, MUTED, HAIRLINE = "#9AA3AF", "#1F2937", "#566070", "#E3E7EC"
 WIDTH = 5.0  # inches; two figures sit side by side on a desktop, one fills a phone
 HEIGHT = 3.4
 MOST_ROWS = 40
-MOST_POINTS = 2000
 DASHED = (0, (4, 3))
 FONT = "DejaVu Sans"  # ships with matplotlib
 SMALL = 8.0
@@ -180,52 +176,16 @@ def legend(figure: Figure | SubFigure, handles: Sequence[Artist], names: Sequenc
         text.set_text(label(name))
 
 
-def label(text: str, width: float = 98.0) -> str:
-    """The text as a figure may show it: drawable glyphs, at most `width` points, cut in the middle."""
+def label(text: str, most: int = 20) -> str:
+    """The text as a figure may show it: drawable glyphs, at most so many, cut in the middle."""
     glyphs = _glyphs()
     safe = "".join(
         character if ord(character) in glyphs and unicodedata.category(character)[0] != "C" else "□"
         for character in " ".join(text.split()) or "(no name)"
     )
-    kept = min(len(safe), 64)
-    shown = safe
-    while kept > 1 and (kept < len(shown) or text_width(shown) > width):
-        head, tail = (kept + 1) // 2, kept // 2
-        shown = f"{safe[:head].rstrip()}…{safe[len(safe) - tail :].lstrip()}"
-        if text_width(shown) <= width:
-            break
-        kept -= 1
-    return shown
+    return safe if len(safe) <= most else f"{safe[: most // 2].rstrip()}…{safe[1 - most // 2 :].lstrip()}"
 
 
 @cache
 def _glyphs() -> frozenset[int]:
     return frozenset(int(code) for code in get_font(findfont(FONT)).get_charmap())
-
-
-@cache
-def _measure() -> tuple[TextToPath, FontProperties]:
-    return TextToPath(), FontProperties(family=[FONT], size=SMALL)
-
-
-def text_width(text: str) -> float:
-    measure, font = _measure()
-    return float(measure.get_text_width_height_descent(text, font, False)[0])
-
-
-def thinned(values: Sequence[float], most: int = MOST_POINTS) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where points are drawn, and how high: all of a short curve; of a long one the ends, and the lowest and the
-    highest point of each stretch, so that nothing that stands out is lost.
-
-    >>> places, heights = thinned([0.0, 1.0, 9.0, 1.0, 2.0, -5.0, 2.0, 3.0], most=4)
-    >>> places.tolist(), heights.tolist()
-    ([0, 2, 5, 7], [0.0, 9.0, -5.0, 3.0])
-    """
-    heights = np.asarray(values, dtype=np.float64)
-    if len(heights) <= most:
-        return np.arange(len(heights)), heights
-    stretches = np.array_split(np.arange(len(heights)), max(most // 2, 1))
-    low = [at[np.nan_to_num(heights[at], nan=np.inf).argmin()] for at in stretches]
-    high = [at[np.nan_to_num(heights[at], nan=-np.inf).argmax()] for at in stretches]
-    places = np.unique([0, *low, *high, len(heights) - 1])
-    return places, heights[places]

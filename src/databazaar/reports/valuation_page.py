@@ -1,34 +1,30 @@
-"""A comparison of methods as one HTML file, and its payouts for spreadsheets."""
+"""A comparison of methods as one HTML file, its payouts for spreadsheets, and drawn."""
 
 from __future__ import annotations
 
-import itertools
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from databazaar.money import Currency
-from databazaar.reports import valuation_figures
+from databazaar.reports import style
+from databazaar.reports.figures import money_axis
 from databazaar.reports.pages import page
-from databazaar.reports.run_page import RuleView, rule_view
-from databazaar.reports.spreadsheet import csv_text
-from databazaar.reports.style import inline_svg
-from databazaar.reports.words import amount
+from databazaar.reports.statement import csv_text
+from databazaar.reports.words import amount, count
 from databazaar.valuation import Comparison, MethodOutcome
-from databazaar.valuation.rank_stability import FEWEST_SEEDS
+from databazaar.valuation.comparison import FEWEST_SEEDS
 
 CSV_HEADS = ("provider", "method", "pay", "low", "high", "best_rank", "worst_rank", "rank_survives")
 MODES = {"positive": "max(value, 0)", "shifted": "value − smallest value"}
 COUNTED = ("oracle_calls", "utility_evaluations", "trainings", "permutations")
+MOST_NAMES = 25
+"""Up to so many providers are named below the bars."""
 
 
-def render_comparison(comparison: Comparison, *, title: str, currency: Currency) -> str:
-    """The whole page. The same arguments give the same bytes."""
-    drawings = {
-        name: inline_svg(valuation_figures.figure(part, comparison, currency), f"fig-{name}")
-        for name, part in (("payouts", "payouts"), ("ranks", "correlations"), ("costs", "costs"))
-    }
+def render_comparison(comparison: Comparison, *, title: str, currency: Currency, figure: Figure | None = None) -> str:
+    """The whole page. The same arguments give the same bytes. `figure` is that of the payouts, where it is drawn."""
     sure = comparison.outcomes[0].stability
     return page(
         "databazaar/comparison.html.jinja",
@@ -36,24 +32,15 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
         currency=currency,
         comparison=comparison,
         methods=[outcome.method for outcome in comparison.outcomes],
-        favourites=favourites(comparison),
-        even=[outcome.method for outcome in comparison.outcomes if pays_alike(outcome)],
-        agreement_pairs=agreement_pairs(comparison),
         sure=sure is not None,
         fewest_seeds=FEWEST_SEEDS,
-        fastest=min(comparison.outcomes, key=lambda outcome: outcome.mean("seconds")),
-        frugal=min(comparison.outcomes, key=lambda outcome: outcome.mean("oracle_calls")),
-        samplers=[(o.method, rule) for o in comparison.outcomes for rule in samplers(o)],
         confidence="" if sure is None else f"{100 * sure.confidence:.0f} %",
-        drawings=drawings,
-        payouts=_payouts(comparison, currency),
+        drawing=style.inline_svg(figure or payouts(comparison, currency), "fig-payouts"),
+        payouts=payout_rows(comparison, currency),
         totals=[mean_amount(currency, o.payouts.sum(1).mean(), len(comparison.seeds)) for o in comparison.outcomes],
-        surviving=[(o.method, survivors(comparison, o)) for o in comparison.outcomes if o.stability is not None],
-        agreement=[
-            (outcome.method, [correlation(value) for value in line])
-            for outcome, line in zip(comparison.outcomes, comparison.rank_correlation, strict=True)
-        ],
-        costs=[_cost(outcome) for outcome in comparison.outcomes],
+        correlation=correlation,
+        counted=COUNTED,
+        stops=stops,
         proportion=MODES.get(comparison.mode, comparison.mode),
     )
 
@@ -96,52 +83,7 @@ def interval(currency: Currency, outcome: MethodOutcome, place: int) -> str:
     return f"({low}–{high})"
 
 
-def pays_alike(outcome: MethodOutcome) -> bool:
-    """Whether a method pays everybody alike: by its sampler but for luck, or by its amounts to within a tenth."""
-    drawn = {result.settings.get("sampler", {}).get("kind") for result in outcome.results}
-    means = outcome.payouts.mean(0)
-    return drawn == {"uniform"} or float(np.ptp(means)) <= 0.1 * float(means.max())
-
-
-def favourites(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """Whom methods pay most, each with the methods that do; those that pay everybody alike have no favourite."""
-    found: dict[str, list[str]] = {}
-    for outcome in comparison.outcomes:
-        if not pays_alike(outcome):
-            best = comparison.providers[int(outcome.payouts.mean(0).argmax())]
-            found.setdefault(best, []).append(outcome.method)
-    return sorted(found.items(), key=lambda item: -len(item[1]))
-
-
-def agreement_pairs(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """The two methods whose orders are most alike, and the two whose are least, with their rank correlation. Those
-    that pay everybody alike have no order but by luck."""
-    outcomes, matrix = comparison.outcomes, comparison.rank_correlation
-    judging = [place for place, outcome in enumerate(outcomes) if not pays_alike(outcome)]
-    pairs = [
-        (float(matrix[i, j]), outcomes[i].method, outcomes[j].method)
-        for i, j in itertools.combinations(judging, 2)
-        if not np.isnan(matrix[i, j])
-    ]
-    ends = [max(pairs, key=lambda pair: pair[0]), min(pairs, key=lambda pair: pair[0])] if pairs else []
-    return [(a, b, correlation(r)) for r, a, b in dict.fromkeys(ends)]
-
-
-def samplers(outcome: MethodOutcome) -> list[RuleView]:
-    """The sampler that a method played the market with, once, with its η and α."""
-    found = [result.settings["sampler"] for result in outcome.results if "sampler" in result.settings]
-    return [rule_view("sampler", found[0])] if found else []
-
-
-def survivors(comparison: Comparison, outcome: MethodOutcome) -> list[str]:
-    """Providers whose rank would survive another seed, best paid first."""
-    assert outcome.stability is not None
-    order = np.argsort(-outcome.stability.mean, kind="stable").tolist()
-    return [comparison.providers[i] for i in order if outcome.stability.survives[i]]
-
-
 def stops(outcome: MethodOutcome) -> list[str]:
-    """How the method stopped, each way once."""
     return list(dict.fromkeys(result.stopped for result in outcome.results))
 
 
@@ -153,10 +95,10 @@ def correlation(value: float) -> str:
     return "–" if np.isnan(value) else f"{value + 0.0:.2f}".replace("-", "−")
 
 
-def _payouts(comparison: Comparison, currency: Currency) -> list[tuple[str, list[tuple[str, int]]]]:
+def payout_rows(comparison: Comparison, currency: Currency) -> list[tuple[str, list[tuple[str, int]]]]:
     """Every provider with what each method pays it: as written, and as a number to sort by."""
     seeds, rows = len(comparison.seeds), []
-    for place in valuation_figures.ranked(comparison):
+    for place in comparison.ranked:
         cells = []
         for outcome in comparison.outcomes:
             mean = float(outcome.payouts[:, place].mean())
@@ -170,11 +112,30 @@ def _payouts(comparison: Comparison, currency: Currency) -> list[tuple[str, list
     return rows
 
 
-def _cost(outcome: MethodOutcome) -> dict[str, Any]:
-    return {
-        "method": outcome.method,
-        "seconds": outcome.mean("seconds"),
-        "counts": [outcome.mean(name) for name in COUNTED],
-        "utility": outcome.final_utility,
-        "stops": stops(outcome),
-    }
+@style.styled
+def payouts(comparison: Comparison, currency: Currency) -> Figure:
+    """A strip for each method; in it, a bar for each provider, in the same order everywhere, with the interval of the
+    mean where there are three seeds or more."""
+    order, outcomes = comparison.ranked, comparison.outcomes
+    places, named = np.arange(1, len(order) + 1), len(order) <= MOST_NAMES
+    figure = style.new_figure(max(style.HEIGHT, 0.72 * len(outcomes) + (1.7 if named else 0.8)))
+    panels = figure.subplots(len(outcomes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, outcome in zip(panels, outcomes, strict=True):
+        axes.bar(places, outcome.payouts.mean(0)[order], width=0.84, color=style.BLUE, linewidth=0)
+        if outcome.stability is not None and len(order) <= 150:
+            low, high = outcome.stability.low[order], outcome.stability.high[order]
+            axes.vlines(places, low, high, color=style.INK, linewidth=0.7, alpha=0.6)
+        axes.set_title(style.label(outcome.method), loc="left", pad=3)
+        axes.grid(False, axis="x")
+        money_axis(axes, currency, "y")
+        axes.yaxis.get_major_locator().set_params(nbins=3)
+        axes.set_ylabel("")
+    tops = (o.payouts.mean(0) if o.stability is None else o.stability.high for o in outcomes)
+    panels[0].set_ylim(0, max(1.0, *(float(top.max()) for top in tops)) * 1.04)
+    panels[0].set_xlim(0.3, len(order) + 0.7)
+    panels[0].set_title(f"payout, {style.label(currency.name, 12)}", loc="right", fontweight="normal", pad=3)
+    if named:
+        names = [style.label(comparison.providers[i], 14) for i in order]
+        panels[-1].set_xticks(places, names, rotation=35, ha="right", rotation_mode="anchor")
+    panels[-1].set_xlabel(f"{count(len(order), 'provider')}, best paid by {style.label(outcomes[0].method)} first")
+    return style.laid_out(figure)

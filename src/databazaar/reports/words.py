@@ -1,11 +1,19 @@
-"""How the report writes numbers and money."""
+"""How the report writes numbers, money and gain per coin."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from databazaar.money import Currency
+
+if TYPE_CHECKING:
+    from databazaar.runs.report import Report
+
+LEAST, MOST_ZEROS = 0.01, 9
+"""A usual gain per coin is shown as `LEAST` or more, in a unit of at most so many zeros."""
 
 
 def amount(currency: Currency, minor: int) -> str:
@@ -53,3 +61,41 @@ def count(quantity: int, noun: str, plural: str | None = None) -> str:
     ('1 access', '2,500 rounds')
     """
     return f"{quantity:,} {noun if quantity == 1 else plural or noun + 's'}"
+
+
+@dataclass(frozen=True)
+class PerCoin:
+    """How gains per coin are written: for `coins` units of the currency, which is called `unit`.
+
+    >>> per_coin = PerCoin(1000, "EUR")
+    >>> per_coin.unit, per_coin.signed(-0.0000123, 0.0000021), per_coin.plain(None)
+    ('1,000 EUR', '−0.0123 ± 0.0021', '–')
+    """
+
+    coins: int
+    currency: str
+
+    @classmethod
+    def of(cls, report: Report) -> PerCoin:
+        usual, zeros = sum(abs(one.gain_per_coin or 0.0) * one.share for one in report.brought), 0
+        while 0 < usual * 10**zeros < LEAST and zeros < MOST_ZEROS:
+            zeros += 1
+        return cls(10**zeros, report.currency.name)
+
+    @property
+    def unit(self) -> str:
+        return f"{self.coins:,} {self.currency}"
+
+    def plain(self, value: float | None, error: float | None = None) -> str:
+        """A dash where nothing is known; the error where there is one."""
+        if value is None:
+            return "–"
+        return self._written(value) + ("" if error is None else f" ± {self._written(error)}")
+
+    def signed(self, value: float | None, error: float | None = None) -> str:
+        return f"{'+' if value is not None and value > 0 else ''}{self.plain(value, error)}"
+
+    def _written(self, value: float) -> str:
+        """Four decimals, so that a column of them lines up; fewer where the numbers are large."""
+        shown = value * self.coins
+        return f"{shown:.4f}".replace("-", "−") if abs(shown) < 10 else number(shown)

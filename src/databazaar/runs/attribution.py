@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,18 +21,6 @@ Places = NDArray[np.int64]
 
 STRETCH = 8
 """Answers are compared within stretches of whole rounds with so many draws or more, because gains shrink over time."""
-NUMBERS = (
-    "mean_gain",
-    "mean_price",
-    "gain_per_coin",
-    "gain_per_coin_error",
-    "ahead",
-    "ahead_error",
-    "share",
-    "share_at_start",
-    "share_at_end",
-)
-"""What tables tell of a provider, by name."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,6 @@ class Answers:
 
 
 def sums(places: Places, values: Numbers, size: int = 1) -> Numbers:
-    """The sum of the values of each place."""
     return np.bincount(places, values, size).astype(np.float64)
 
 
@@ -174,6 +161,10 @@ class Attribution:
     share_at_start: float
     share_at_end: float
     why: Reason
+
+
+NUMBERS = tuple(field.name for field in fields(Attribution) if field.name not in ("provider", "gain", "why"))
+"""What tables tell of a provider, by name."""
 
 
 def all_brought(report: Report) -> Sequence[Attribution]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger import Audit, Terms
-from databazaar.runs.model_folder import CARD, SCHEMA, read_description, refuse_other_size
-from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LEDGER, RUN, SUMMARY
+from databazaar.runs.model_folder import CARD, LARGEST_WEIGHTS, SCHEMA, read_description, refuse_other_size
+from databazaar.runs.notes import BEGUN, LAST, LEDGER, RUN, SUMMARY
 from databazaar.runs.recipe import contradicts
 from databazaar.vectors import Tensors, layout_digest, measure_packed
 

@@ -15,9 +15,8 @@ from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
 from databazaar.ledger.notary import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_card import Outline
-from databazaar.runs.model_folder import CARD, WEIGHTS, read_card, read_weights
-from databazaar.runs.names import LAST, LAYOUT, MODEL
+from databazaar.runs.model_folder import CARD, Outline, flattened, read_model
+from databazaar.runs.notes import LAST, LAYOUT, MODEL
 from databazaar.runs.report import Report
 
 
@@ -56,8 +55,7 @@ def _close(replayed: Audit, store: SqlStore) -> None:
 
 
 def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArray[Any]]:
-    """The best model's numbers, what is known beside them, and the last model's: as the last round left them, or as
-    they were written before a crash."""
+    """The best model's numbers, its outline, and the last model's numbers, from the snapshot or the model folders."""
     written, snapshot = (folder / MODEL).parent, store.snapshot()
     outline, best = Outline(), np.zeros(0)  # of a plain vector
     if os.path.lexists(written / CARD):
@@ -80,8 +78,7 @@ def _noted(path: Path) -> Outline:
 
 
 def _written(folder: Path, within: Path) -> tuple[NDArray[Any], Outline]:
-    card = read_card(folder, within)
-    weights = read_weights(folder / WEIGHTS, card.model_hash, within)
-    tensors = tuple((name, array.shape) for name, array in weights.items())
-    outline = Outline(tensors=tensors, architecture=card.architecture, task=card.task)
-    return np.concatenate([array.reshape(-1) for array in weights.values()]), outline
+    stored = read_model(folder, within)
+    tensors = tuple((name, array.shape) for name, array in stored.weights.items())
+    outline = Outline(tensors=tensors, architecture=stored.card.architecture, task=stored.card.task)
+    return flattened(stored.weights), outline

@@ -15,8 +15,7 @@ from databazaar.defence.judge import FEWEST, IN_DOUBT
 from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
 from databazaar.display import listed
 from databazaar.ledger.audit import Audit
-from databazaar.ledger.figures import Curve
-from databazaar.ledger.record import Freed, Record
+from databazaar.ledger.record import Curve, Freed, Record
 from databazaar.ledger.rounds import Places, Rounds
 from databazaar.ledger.rulebook import RuleBook
 
@@ -63,8 +62,9 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Stand:
-    """How one provider stands. `left_out` of its answers did harm and are not in the average, `void` were not new to
-    anybody. `held`, `released` and `returned` are pay that was held back: still, paid later, or back to the consumer.
+    """How one provider stands. `left_out` of its answers did harm and are not in the average, `not_new` were not new
+    to anybody. `held_back`, `released` and `returned` are pay that was held back: still, paid later, or back to the
+    consumer.
     `cut` is what else its answers were paid less than quoted: for being left out, in the round of a merger, or flagged.
     `shares_with` are those in whose arm it is."""
 
@@ -72,8 +72,8 @@ class Stand:
     standing: Standing
     answers: int
     left_out: int
-    void: int
-    held: int
+    not_new: int
+    held_back: int
     released: int
     returned: int
     cut: int
@@ -250,8 +250,7 @@ def _cut(
     flagged: int | None,
     merged: Sequence[int | None],
 ) -> int:
-    """What a provider was paid less than quoted, beside what was held back: from the round on in which it was flagged,
-    in one where it was found to be another's name, and where those left out get the floor alone."""
+    """What a provider was paid less than quoted, beside held-back pay: flagged, merged with another, or left out."""
     less = set() if defence.pay_left_out else set(_left_out(defence, curve).tolist())
     less |= set(curve.rounds.tolist()) & set(merged)
     if flagged is not None:

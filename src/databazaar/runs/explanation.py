@@ -40,7 +40,7 @@ Kind = Literal[
     "only", "flagged", "used-up", "too-dear", "alike", "failed", "dearer", "cheaper",
     "few", "better", "cheap", "worse", "dear", "unclear",
 ]  # fmt: skip
-Trend = Literal["more", "less", "explored", "hardly", "steady"]
+Trend = Literal["more", "less", "hardly", "steady"]
 
 LEVEL = 0.05
 """How likely one wrong "more" or "less" may be in a whole market whose providers are all alike."""
@@ -66,7 +66,6 @@ TOO_DEAR = {
 TRENDS: dict[Trend, str] = {
     "more": "was asked more often in the end than at the start",
     "less": "was asked less often in the end than at the start",
-    "explored": "was asked in the end only to keep it explored",
     "hardly": "was hardly asked any more in the end",
     "steady": "was asked about as often in the end as at the start",
 }
@@ -79,8 +78,8 @@ CAUSES: dict[Kind, str] = {
     "few": "it was paid too seldom beside others to tell what it brings for its money",
 }
 AGAINST: dict[Kind, set[Trend]] = {
-    "better": {"less", "explored", "hardly"},
-    "cheap": {"less", "explored", "hardly"},
+    "better": {"less", "hardly"},
+    "cheap": {"less", "hardly"},
     "worse": {"more"},
     "dear": {"more"},
 }
@@ -102,7 +101,7 @@ def _asked_alike(report: Report, trajectory: Trajectory) -> Reason | None:
     """Where chances follow from who can be asked alone. A run in which nobody brought anything does not tell."""
     if not np.nan_to_num(report.columns.gains).any():
         return None
-    chances, first = trajectory.chances[trajectory.steady], trajectory.chances[0]
+    chances, first = trajectory.chances, trajectory.chances[0]
     if _level(chances, chances > 0):
         return Reason("alike", "Everybody was asked alike, whatever they brought.")
     if _level(chances / np.where(first > 0, first, 1.0), (chances > 0) & (first > 0)):
@@ -215,16 +214,11 @@ class Reasons:
             return "steady"
         if end > start:
             return "more"
-        price = self.trajectory.round_budget(max(self.trajectory.full_rounds - 1, 0)).quotes[i]
-        floor = self.report.exploration
-        hardly = end < HARDLY / len(self.report.payouts)
-        if floor is not None and (hardly or end * price <= MUCH * floor[i]):
-            return "explored"
-        return "hardly" if hardly else "less"
+        return "hardly" if end < HARDLY / len(self.report.payouts) else "less"
 
     def _repriced(self, i: int) -> Reason | None:
         """The first change of price after which the chance was another, where it had turned at that round."""
-        last = -(-self.trajectory.full_rounds // self.trajectory.stride)
+        last = self.trajectory.full_rounds
         prices, chances = self.trajectory.prices[:last, i], self.trajectory.chances[:last, i]
         money = self.report.currency.format
         for at in (np.flatnonzero(np.diff(prices)) + 1).tolist():
@@ -236,7 +230,7 @@ class Reasons:
             if lower and turned:
                 what, often = ("dearer", "less") if rose else ("cheaper", "more")
                 change = f"from {money(int(prices[at - 1]))} to {money(int(prices[at]))}"
-                since = f"It became {what} after {counted(self.trajectory.repriced(i, at), 'round')}, {change}"
+                since = f"It became {what} after {counted(at, 'round')}, {change}"
                 told = f"{since}, and was asked {often} often from then on."
                 return Reason("dearer" if rose else "cheaper", told)
         return None

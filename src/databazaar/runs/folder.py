@@ -2,9 +2,9 @@
 
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
-snapshot-1.safetensors and on: what of that is large (ledger/snapshot_files.py), until the summary is there
+snapshot-HASH.safetensors: what of that is large (ledger/snapshot_files.py), until the summary is there
 profile.json        what the tables were like when the run began, if it began from files
-replies.jsonl       what providers have signed, and beside it how to check that (runs/evidence.py), if they do
+replies.jsonl       what providers have signed, and beside it how to check that (runs/notes.py), if they do
 privacy.json        what providers with differential privacy said that they have spent, if there are any
 begun.json          the hash of the ledger's first entry, until the summary is there
 layout.json         what is known of the model beside its numbers, until its folder is written
@@ -35,12 +35,10 @@ from databazaar.ledger.notary import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore
 from databazaar.ledger.sqlite_file import readable, refuse_foreign
 from databazaar.runs.audit import NOTED, noted_digest, seal_of, told_by, with_files
-from databazaar.runs.evidence import RunEvidence
-from databazaar.runs.from_ledger import report_from
-from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, RUN, SUMMARY
-from databazaar.runs.notes import Notes
+from databazaar.runs.model_folder import Outline, TableFacts, flattened, read_model, write_model
+from databazaar.runs.notes import BEGUN, LAST, LAYOUT, LEDGER, MODEL, RUN, SUMMARY, Notes, RunEvidence
 from databazaar.runs.recipe import agreed_url, readable_recipe, server_url, without_passwords
-from databazaar.runs.report import Report
+from databazaar.runs.report import Report, report_from
 from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from databazaar.data.profile_record import MarketProfile
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
-    from databazaar.runs.model_card import Outline, TableFacts
 
 PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
@@ -62,7 +59,6 @@ __all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "RUN", "SUMMARY", "RunFolder", "
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a run was begun in this folder and is not finished."""
     return os.path.lexists(path / RUN) and not os.path.lexists(path / SUMMARY)
 
 
@@ -101,16 +97,13 @@ class RunFolder(Notes):
         url = recipe.get("ledger_url") or None
         if url is not None:  # opens, or nothing is written
             SqlStore(server_url(url), recipe["id"]).dispose()
-        try:
-            with new_folder(path) as draft:
-                write_whole(draft / RUN, json.dumps(without_passwords(recipe), indent=2).encode(), mode=PRIVATE)
-                made = cls(draft, url)
-                if profile is not None:
-                    made.note_profile(profile)
-                made.store()
-                made.dispose()
-        except OSError as reason:
-            raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
+        with new_folder(path) as draft:
+            write_whole(draft / RUN, json.dumps(without_passwords(recipe), indent=2).encode(), mode=PRIVATE)
+            made = cls(draft, url)
+            if profile is not None:
+                made.note_profile(profile)
+            made.store()
+            made.dispose()
         return cls(path, url)
 
     @classmethod
@@ -119,7 +112,6 @@ class RunFolder(Notes):
 
     @property
     def evidence(self) -> RunEvidence:
-        """What the parties have signed."""
         return RunEvidence(self.path, self.id)
 
     @property
@@ -141,7 +133,6 @@ class RunFolder(Notes):
             if url is None:
                 refuse_foreign(self.path / LEDGER)
                 self._refuse_if_gone()
-            if url is None:
                 self._store = SqlStore.file(self.path / LEDGER, self.id)
             else:
                 self._store = SqlStore(url, self.id, folder=self.path)
@@ -158,16 +149,13 @@ class RunFolder(Notes):
             raise LedgerError(f"{self.path / LEDGER} is missing, though the run had begun: put the old file back")
 
     def state(self, environment: dict[str, str]) -> None:
-        """What the ledger's first entry is to say of this run, where it has not been written yet: what it is played
-        with, and the digests of what lies beside it."""
+        """Notes what the ledger's first entry is to say: the environment, and digests of the files beside it."""
         found = {name: noted_digest(self, name) for name in NOTED}
         notes = {name: digest for name, digest in found.items() if digest is not None}
         self.stated = {"environment": environment, "notes": notes}
 
     def note_layout(self, task: Task) -> None:
         """Keeps what only the consumer's task knows of the model, for a close that does without it."""
-        from databazaar.runs.model_card import Outline
-
         if task.model is not None and not os.path.lexists(self.path / LAYOUT):
             write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode(), within=self.path)
 
@@ -176,14 +164,10 @@ class RunFolder(Notes):
 
         May be done again after a crash.
         """
-        from databazaar.runs.model_card import Outline
-
         return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
 
     def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """The same without torch."""
-        from databazaar.runs.model_folder import write_model
-
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
@@ -203,26 +187,22 @@ class RunFolder(Notes):
         self._replayed = replayed
         return self._completed(report)
 
-    def saved_parameters(self, task: Task) -> tuple[Tensor, Tensor] | None:
+    def saved_parameters(self) -> tuple[Tensor, Tensor] | None:
         """The parameters of the best model and of the last, once the store no longer has them."""
         snapshot = None if self._store is None else self._store.snapshot()
         if snapshot is not None and snapshot.parameters is not None:
             return None
-        best, last = self.weights, self.path / LAST / self.weights.name
-        return self._parameters(task, best), self._parameters(task, last if os.path.lexists(last) else best)
+        return self.delivered_parameters(), self.delivered_parameters(LAST if os.path.lexists(self.path / LAST) else "")
 
-    def delivered_parameters(self, task: Task) -> Tensor:
-        """The parameters of the model that the consumer has got."""
-        return self._parameters(task, self.weights)
-
-    def _parameters(self, task: Task, path: Path) -> Tensor:
-        from databazaar.learning.models import model_from_bytes
+    def delivered_parameters(self, folder: str = "") -> Tensor:
+        """The parameters of the model that the consumer has got, or of the one in another folder of the run."""
+        import torch
 
         try:
-            return model_from_bytes(task.optional_layout, read_plain(path, self.path, LARGEST_WEIGHTS))
-        except (OSError, ValueError, KeyError) as reason:
-            why = "missing" if isinstance(reason, FileNotFoundError) else "not the model that was written"
-            raise BazaarError(f"{path} is {why}, and the ledger no longer has it: put the old file back") from None
+            weights = read_model(self.path / folder if folder else self.weights.parent, self.path).weights
+        except BazaarError as refused:
+            raise LedgerError(f"{refused}; the ledger no longer has the model, so put the old file back") from None
+        return torch.from_numpy(flattened(weights))
 
     @property
     def weights(self) -> Path:
@@ -231,8 +211,6 @@ class RunFolder(Notes):
 
     def tables(self) -> TableFacts:
         """How the market's text files are written."""
-        from databazaar.runs.model_card import TableFacts
-
         settings = self.recipe.get("market", {}).get("data", {})
         try:
             return TableFacts(**{name: settings[name] for name in TableFacts.model_fields if name in settings})
@@ -285,13 +263,11 @@ class RunFolder(Notes):
         return BazaarError(f"{self.path} has no ledger yet: `bazaar run {self.path}` goes on with the run")
 
     def entries(self) -> Iterator[Entry]:
-        """The ledger's entries, as they stand."""
         with self._reading() as reader:
             yield from reader.entries()
 
     def need_rules(self) -> Terms | None:
-        """The terms that the ledger begins with. Says which package to install where a rule of them is not to be had
-        here."""
+        """The terms that the ledger begins with; an error names the package of a rule that is not installed."""
         if self.database is None and not os.path.lexists(self.path / LEDGER):
             return None
         try:
@@ -309,8 +285,7 @@ class RunFolder(Notes):
         return terms
 
     def replay(self, *, record: bool = True) -> Audit:
-        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A
-        report needs the `record` of its rounds."""
+        """The ledger, replayed once. A report needs the `record` of its rounds."""
         if self._replayed is None or (record and self._replayed.record is None):
             try:
                 with self._reading() as reader:
@@ -358,7 +333,9 @@ class RunFolder(Notes):
         """The ledger's report with what the folder knows beside it: id, dates, spent privacy, worth."""
         noted = self.privacy()
         settled = str(self.summary().get("settled", "")) if self.finished else ""
-        payouts = report.lines.with_epsilons({who: epsilon for who, (epsilon, _) in noted.items()})
+        payouts = report.payouts
+        if noted:
+            payouts = [replace(line, epsilon=noted.get(line.provider, (None,))[0]) for line in payouts]
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         notes += [f"It went on with {environment}." for environment in self.resumed()]
         began = str(self.recipe.get("began", ""))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.runs.model_card import ModelCard, TargetUnits
+from databazaar.runs.model_folder import ModelCard
 from databazaar.runs.trained import TrainedModel
 
 ROWS = 16
@@ -24,33 +24,19 @@ ROWS = 16
 TOLERANCE = 1e-4
 
 
-class _Classifier(nn.Module):
-    """features [rows, width] → logits and probabilities [rows, classes]."""
+class _Answers(nn.Module):
+    """Encoded features [rows, width] to logits and probabilities, or to numbers in the target's own units."""
 
-    names = ("logits", "probabilities")
-
-    def __init__(self, model: nn.Module, inputs: tuple[int, ...]) -> None:
+    def __init__(self, trained: TrainedModel, model: nn.Module, inputs: tuple[int, ...]) -> None:
         super().__init__()
         self.model, self.inputs = model, inputs
-
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.model(features.reshape(-1, *self.inputs))
-        return logits, torch.softmax(logits, 1)
-
-
-class _Regressor(nn.Module):
-    """features [rows, width] → the numbers [rows, outputs] in the target's own units."""
-
-    names = ("prediction",)
-
-    def __init__(self, model: nn.Module, inputs: tuple[int, ...], units: TargetUnits | None) -> None:
-        super().__init__()
-        self.model, self.inputs = model, inputs
+        self.classifies, units = trained.task == "classification", trained.card.units
+        self.names = ("logits", "probabilities") if self.classifies else ("prediction",)
         self.mean, self.scale = (0.0, 1.0) if units is None else (units.mean, units.scale)
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
         outputs: Tensor = self.model(features.reshape(-1, *self.inputs))
-        return outputs * self.scale + self.mean
+        return (outputs, torch.softmax(outputs, 1)) if self.classifies else (outputs * self.scale + self.mean,)
 
 
 def export_onnx(trained: TrainedModel, path: Path) -> float | None:
@@ -67,17 +53,14 @@ def export_onnx(trained: TrainedModel, path: Path) -> float | None:
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise BazaarError(f"{' and '.join(missing)} is needed to write ONNX: pip install 'databazaar[onnx]'")
-    if trained.task == "classification":
-        module: _Classifier | _Regressor = _Classifier(trained.model, form.inputs)
-    else:
-        module = _Regressor(trained.model, form.inputs, trained.card.units)
-    content = _exported(module, int(np.prod(form.inputs)), trained.card)
-    difference = _checked(content, module, int(np.prod(form.inputs)))
+    module, width = _Answers(trained, trained.model, form.inputs), int(np.prod(form.inputs))
+    content = _exported(module, width, trained.card)
+    difference = _checked(content, module, width)
     write_whole(path, content)
     return difference
 
 
-def _exported(module: _Classifier | _Regressor, width: int, card: ModelCard) -> bytes:
+def _exported(module: _Answers, width: int, card: ModelCard) -> bytes:
     with _quietly():
         program = torch.onnx.export(
             module.eval(),
@@ -95,7 +78,7 @@ def _exported(module: _Classifier | _Regressor, width: int, card: ModelCard) -> 
     return content
 
 
-def _checked(content: bytes, module: _Classifier | _Regressor, width: int) -> float | None:
+def _checked(content: bytes, module: _Answers, width: int) -> float | None:
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
@@ -105,7 +88,6 @@ def _checked(content: bytes, module: _Classifier | _Regressor, width: int) -> fl
         ours = module(features)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     theirs = session.run(None, {"features": features.numpy()})
-    ours = ours if isinstance(ours, tuple) else (ours,)
     pairs = [(mine.numpy(), other) for mine, other in zip(ours, theirs, strict=True)]
     difference = max(float(np.abs(mine - other).max()) for mine, other in pairs)
     if not all(np.allclose(mine, other, rtol=TOLERANCE, atol=TOLERANCE) for mine, other in pairs):

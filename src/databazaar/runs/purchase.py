@@ -72,7 +72,7 @@ class PurchaseEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; what is undefined on these rows is null."""
-        found: dict[str, Any] = _without_nan(asdict(self))
+        found: dict[str, Any] = without_nan(asdict(self))
         return found
 
     @classmethod
@@ -109,9 +109,10 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
+    """The value as JSON has it: null where a number is not finite."""
     if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
+        return {name: without_nan(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
+        return [without_nan(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What a run leaves behind, as plain data: the curves, the payouts and the settlement."""
+"""What a run leaves behind, as plain data: the curves, the payouts and the settlement, as its ledger tells them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ import numpy as np
 
 from databazaar.codes import Code
 from databazaar.display import Displayed
-from databazaar.errors import BazaarError
-from databazaar.ledger.audit import BestModel
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.audit import Audit, BestModel
+from databazaar.ledger.record import Record
 from databazaar.ledger.rounds import Access, Round, Rounds
+from databazaar.ledger.rulebook import Stopped, end_of
+from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.roster import RoundBudget
 from databazaar.runs.attribution import NUMBERS, Attribution, all_brought
-from databazaar.runs.defended import Defended
+from databazaar.runs.defended import Defended, defended_by
 from databazaar.runs.payouts import Payout, Payouts
 from databazaar.runs.purchase import PurchaseEvaluation
+from databazaar.samplers import OSMD, SAMPLERS, Sampler
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +42,12 @@ Status = Literal["settled", "nobody-answered", "open"]
 class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
-    `distributions` holds p at the start of each round, or in a long run of every `stride`-th, then the final p.
+    `distributions` holds p at the start of each round, then the final p.
     `purses` holds what each round was drawn from, and what the next would be. `rules` are the settings of the market's
     rules by noun. While a run is `open`, nothing is refunded, and `held` is reserved for the round under way.
     `regret_bound` is Theorem 1's, where it applies. `run`, `began` and `settled`, in UTC, are known of a run that has a
     folder. `model_hash` is that of the `best` model, by the utility, which the consumer gets. `gains` are those that
-    the sampler asks for, and `exploration` what a draw spends in the mean only to keep each provider explored.
+    the sampler asks for.
     """
 
     status: Status
@@ -76,9 +80,7 @@ class Report(Displayed):
     best: BestModel | None = None
     worth: PurchaseEvaluation | None = None
     gains: str = "alone"
-    exploration: tuple[float, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    stride: int = 1
     defended: Defended | None = None
 
     @property
@@ -88,7 +90,6 @@ class Report(Displayed):
 
     @property
     def sampler(self) -> dict[str, Any]:
-        """The sampler's kind and settings."""
         found: dict[str, Any] = self.rules["sampler"]
         return found
 
@@ -104,29 +105,22 @@ class Report(Displayed):
 
     @cached_property
     def columns(self) -> Rounds:
-        """The rounds in columns."""
         return Rounds.of(self.rounds)
 
     @cached_property
     def lines(self) -> Payouts:
-        """The payouts in columns."""
-        return Payouts.of(self.payouts)
+        return Payouts(self.payouts)
 
     @cached_property
     def brought(self) -> Sequence[Attribution]:
         """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
         return all_brought(self)
 
-    @cached_property
-    def brought_by_asked(self) -> list[Attribution]:
-        """The same of those who were asked: nobody else has brought anything."""
-        return [self.brought[place] for place in self.lines.asked.tolist()]
-
     @property
     def gain_per_coin(self) -> float | None:
         """What a unit of the currency brought in the mean of the market; None where nothing was paid."""
         money = self.spent / 10**self.currency.decimals
-        return sum(one.gain for one in self.brought_by_asked) / money if money else None
+        return sum(one.gain for one in self.brought) / money if money else None
 
     def to_frame(self, rows: Literal["providers", "rounds"] = "providers") -> pd.DataFrame:
         """A pandas DataFrame with a row for each provider, or for each round from 0, the state before the first.
@@ -157,8 +151,8 @@ class Report(Displayed):
         if self.defended is not None:
             stands = self.defended.stands
             columns["standing"] = [one.standing for one in stands]
-            for name, field in (("held_back", "held"), ("released", "released"), ("returned", "returned")):
-                columns[name] = self._money(getattr(one, field) for one in stands)
+            for name in ("held_back", "released", "returned"):
+                columns[name] = self._money(getattr(one, name) for one in stands)
         epsilons = [line.epsilon for line in lines]
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
 
@@ -181,8 +175,8 @@ class Report(Displayed):
         return list(amounts) if unit == 1 else [amount / unit for amount in amounts]
 
     def plot(self, figure: str = "learning") -> Figure:
-        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares",
-        "gain-per-coin", or of a market with a defence that has measured anything, "defence"."""
+        """A matplotlib Figure: "learning" (utility and loss), "distribution", "payouts", or "defence" of a market whose
+        defence has measured anything."""
         # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
         figures = resolve_name("databazaar.reports.figures:figures_of")(self)
         if figure not in figures:
@@ -207,10 +201,68 @@ class Report(Displayed):
 
     def _table(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
         heads = ("provider", "owner", "accesses", "failures", f"pay in {self.currency.name}")
-        ranked, amount = np.argsort(-self.lines.pay, kind="stable"), self.currency.amount
+        ranked, amount = sorted(self.payouts, key=lambda line: -line.pay), self.currency.amount
+        rows = [(one.provider, one.owner, one.accesses, one.failures, Decimal(amount(one.pay))) for one in ranked]
+        return heads, rows
 
-        def row(rank: int) -> tuple[object, ...]:
-            line = self.payouts[int(ranked[rank])]
-            return line.provider, line.owner, line.accesses, line.failures, Decimal(amount(line.pay))
 
-        return heads, [row(rank) for rank in range(len(ranked))]
+def report_from(audit: Audit) -> Report:
+    """The report of a ledger that has been replayed, closed or still open. One that does not hold is refused."""
+    if not audit.ok or audit.terms is None or audit.book is None:
+        raise LedgerError(f"the ledger does not hold, so nothing can be reported from it: {audit.message}")
+    terms, book, closing, record = audit.terms, audit.book, audit.closing, audit.record or Record()
+    roster, money, stopped = terms.roster, terms.currency.format, None
+    sampler = SAMPLERS.build(terms.rules["sampler"])
+    if closing is None:
+        utility, loss = (float("nan"), None) if audit.scores is None else audit.scores.ended
+        message = (
+            f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
+            "nothing here is final until the run is resumed to its end, or closed"
+        )
+        closing = {"status": "open", "refunded": 0, "utility": utility, "loss": loss}
+    else:
+        stopped = Stopped.read(closing["stop"])
+        message = str(end_of(stopped, book, terms.currency))
+    payouts = Payouts(
+        Payout(who, owner, price, book.accesses.get(who, 0), book.pay.get(who, 0), book.failures.get(who, 0))
+        for who, owner, price in zip(roster.ids, roster.owners, roster.prices.tolist(), strict=True)
+    )
+    return Report(
+        status=closing["status"],
+        message=message,
+        rules=terms.rules,
+        seed=terms.seed,
+        currency=terms.currency,
+        budget=terms.budget,
+        per_round=terms.per_round,
+        spent=book.spent,
+        refunded=closing["refunded"],
+        held=book.held,
+        payouts=payouts,
+        rounds=record.rounds,
+        distributions=record.distributions,
+        purses=record.purses,
+        final_utility=closing["utility"],
+        final_loss=closing["loss"],
+        model_hash=audit.delivered or "",
+        last_model_hash=audit.model or "",
+        best=audit.best,
+        ledger_head=audit.head,
+        stopped_by=None if stopped is None else stopped.reason,
+        regret_bound=regret_bound(terms, sampler, audit.rounds * terms.per_round),
+        market=terms.market,
+        consumer=terms.consumer,
+        gains=sampler.wants.gains,
+        environment=terms.environment,
+        defended=defended_by(audit),
+    )
+
+
+def regret_bound(terms: Terms, sampler: Sampler, accesses: int) -> float | None:
+    """Theorem 1's bound in units of utility over the accesses played, where it applies: OSMD with equal prices, no
+    caps, limits or defence, and a utility in [0, 1]."""
+    if "defence" in terms.rules or not terms.bounded_utility or type(sampler) is not OSMD:
+        return None
+    if terms.limited or len({offer.price for offer in terms.roster.offers}) != 1 or not accesses:
+        return None
+    return sampler.regret_bound(len(terms.roster), accesses, terms.per_round)

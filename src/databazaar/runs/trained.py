@@ -19,10 +19,10 @@ from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
 from databazaar.learning.parameter_exchange import frozen_digest
-from databazaar.learning.threads import limited_threads
+from databazaar.learning.torch_state import limited_threads
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_folder import CARD, StoredModel, read_model
-from databazaar.runs.names import MODEL, RUN
+from databazaar.runs.model_folder import CARD, StoredModel, flattened, read_model
+from databazaar.runs.notes import MODEL, RUN
 from databazaar.runs.report import Report
 
 if TYPE_CHECKING:
@@ -267,7 +267,6 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:
 
 
 def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
-    """A run's folder or a model folder, whichever it is."""
     place = Path(path)
     if (place / CARD).exists():
         return load_model(place, model)
@@ -277,7 +276,6 @@ def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
 
 
 def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
-    """The model with the weights that were written."""
     wanted = Layout.of(model)
     needed = {name: tuple(shape) for name, shape in zip(wanted.names, wanted.shapes, strict=True)}
     has = {name: tuple(tensor.shape) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
@@ -294,5 +292,5 @@ def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
             "weights that it was begun with"
         )
     layout = Layout(tuple(found), tuple(map(torch.Size, found.values())), wanted.trainable)
-    layout.load(model, torch.from_numpy(np.concatenate([array.reshape(-1) for array in stored.weights.values()])))
+    layout.load(model, torch.from_numpy(flattened(stored.weights)))
     return model.eval()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -38,14 +37,13 @@ class Barred(NamedTuple):
 
 
 class Trajectory:
-    """Rows are rounds, or in a long run `stride` rounds each, then what would come next; columns are providers."""
+    """Rows are rounds, then what would come next; columns are providers."""
 
     def __init__(self, report: Report) -> None:
-        self.rounds, self.stride = len(report.rounds), report.stride
-        self.begins = [*range(0, self.rounds, self.stride), self.rounds]
+        self.rounds = len(report.rounds)
         self._purses, self._columns = report.purses, report.columns
-        self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: len(self.begins)]
-        self.prices = np.array([self.round_budget(round).quotes for round in self.begins], dtype=np.float64)
+        self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: self.rounds + 1]
+        self.prices = np.array([self.round_budget(row).quotes for row in range(self.rounds + 1)], dtype=np.float64)
         self.asked = np.array(report.columns.in_rounds(report.columns.quoted), dtype=np.float64)
 
     def round_budget(self, round: int) -> RoundBudget:
@@ -67,9 +65,7 @@ class Trajectory:
         last = self.full_rounds
         spent = np.cumsum(self.asked[:last])
         first = min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1)
-        rows = np.arange(first, last) // self.stride
-        weights = np.bincount(rows - rows[0], self.asked[first:last])
-        mean = np.average(of[rows[0] : rows[-1] + 1], axis=0, weights=weights)
+        mean = np.average(of[first:last], axis=0, weights=self.asked[first:last])
         return mean
 
     @cached_property
@@ -82,14 +78,6 @@ class Trajectory:
             if not (_beyond_what_is_left(self.round_budget(last - 1)) & ~from_the_start).any():
                 return last
         return self.rounds
-
-    @cached_property
-    def steady(self) -> NDArray[np.bool_]:
-        """Rows at whose end the same could be asked as at their start: of others one round says little."""
-        if self.stride == 1:
-            return np.ones(len(self.chances), dtype=bool)
-        can = [self.round_budget(round).available for round in self.begins]
-        return np.array([*((now == then).all() for now, then in pairwise(can)), True])
 
     def barred(self, place: int) -> Barred | None:
         """Whether a provider could not be asked any more in the end. A cap may also be used up by the last round."""
@@ -135,12 +123,6 @@ class Trajectory:
         elif round_budget.most_per_round is not None and price > round_budget.most_per_round:
             bar = "round"
         return Barred(since, bar, price)
-
-    def repriced(self, place: int, row: int) -> int:
-        """The round from which on a provider had another price than in the row before this one."""
-        before = self.prices[row - 1, place]
-        rounds = range(self.begins[row - 1] + 1, self.begins[row])
-        return next((round for round in rounds if self.round_budget(round).quotes[place] != before), self.begins[row])
 
 
 def _beyond_what_is_left(round_budget: RoundBudget) -> NDArray[np.bool_]:

@@ -77,7 +77,9 @@ class Adaptive:
     array([0.95, 0.05, 0.  ])
     """
 
-    alpha: float = setting(0.01, "the share of the money kept even over all providers", above=0, at_most=1)
+    alpha: float = setting(
+        0.01, "the share of the money kept even over all providers", above=0, at_most=1, in_files=False
+    )
     kind: ClassVar[str] = "adaptive"
     wants: ClassVar[Wants] = Wants(gains="shapley", failures=True, short_rounds=True)
 

@@ -39,12 +39,8 @@ class OSMD:
     array([0.096, 0.096, 0.711, 0.096])
     """
 
-    eta: float = setting(
-        help="the learning rate per unit of utility; goes with alpha", above=0, example=0.05, without="from theory"
-    )
-    alpha: float = setting(
-        help="the share of draws kept even over all", at_least=0, at_most=1, example=0.01, without="from theory"
-    )
+    eta: float = setting(help="the learning rate per unit of utility", above=0, in_files=False)
+    alpha: float = setting(help="the share of draws kept even over all", at_least=0, at_most=1, in_files=False)
     switches: int | None = setting(
         None, "from which theory gives eta and alpha: the changes of the best provider", at_least=1, in_files=False
     )
@@ -56,13 +52,7 @@ class OSMD:
 
     @classmethod
     def from_market(cls, given: Mapping[str, Any], market: MarketFacts) -> OSMD:
-        """As market.toml has it: `eta` and `alpha`, or none of them and both from theory."""
-        by_hand = [name for name in ("eta", "alpha") if given.get(name) is not None]
-        if len(by_hand) == 1:
-            other = "alpha" if by_hand == ["eta"] else "eta"
-            raise BazaarError(f"{by_hand[0]} is given without {other}: give both, or none for those from theory")
-        if by_hand:
-            return cls(given["eta"], given["alpha"])
+        """As market.toml has it: `eta` and `alpha` from theory."""
         return theory_for(market.budget, market.per_round, market.prices)
 
     @classmethod

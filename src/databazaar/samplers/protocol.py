@@ -20,7 +20,7 @@ State = Vector
 
 SAMPLERS = Registry("sampler", "databazaar.samplers")
 """Every sampler by its kind."""
-GAINS = ("alone", "together", "shapley")
+GAINS = ("alone", "shapley")
 """The gains that a sampler may ask for."""
 
 
@@ -28,14 +28,13 @@ GAINS = ("alone", "together", "shapley")
 class Wants:
     """What a sampler wants of a market; `wants: ClassVar[Wants] = Wants()` is the paper's.
 
-    `gains` are "alone", each update by itself, "together", what the round's model loses without the provider, or
-    "shapley", the provider's Shapley value within the round (market/round.py). With `failures` a void reply has a gain
-    of −∞, and not one of zero. With `short_rounds` it may draw fewer than it could; with `no_repeats` it draws nobody
-    twice in a round.
+    `gains` are "alone", each update by itself, or "shapley", the provider's Shapley value within the round
+    (market/round.py). With `failures` a void reply has a gain of −∞, and not one of zero. With `short_rounds` it may
+    draw fewer than it could; with `no_repeats` it draws nobody twice in a round.
 
     >>> Wants(gains="shapely")
     Traceback (most recent call last):
-    databazaar.errors.BazaarError: gains = 'shapely' is unknown: a sampler may want alone, together, shapley
+    databazaar.errors.BazaarError: gains = 'shapely' is unknown: a sampler may want alone, shapley
     """
 
     gains: str = "alone"

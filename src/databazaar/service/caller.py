@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
-from databazaar.service.database.tables import Organisation
-from databazaar.service.errors import DeniedError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from databazaar.service.database.tables import Organisation, Owned
+from databazaar.service.errors import DeniedError, MissingError
 
 Scope = Literal["read", "jobs", "offers", "money", "operate"]
+Row = TypeVar("Row", bound=Owned)
 SCOPES: tuple[Scope, ...] = ("read", "jobs", "offers", "money", "operate")
 
 
@@ -61,6 +65,17 @@ class Caller:
         if not self.provides:
             raise DeniedError("only a provider may do this: ask the operator for that role")
         self.require("offers")
+
+
+def own_row(session: Session, caller: Caller, table: type[Row], id: str, missing: str, lock: bool = False) -> Row:
+    """A row of the caller's organisation, locked until the transaction ends if `lock`; or a MissingError."""
+    query = select(table).where(table.id == id, table.organisation_id == caller.organisation_id)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    row = session.scalar(query)
+    if row is None:
+        raise MissingError(missing)
+    return row
 
 
 def allowed_scopes(operates: bool, consumes: bool, provides: bool) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -16,13 +16,13 @@ from sqlalchemy.orm import Session
 from databazaar.registry import Registry
 from databazaar.service import journal
 from databazaar.service.caller import Caller
-from databazaar.service.database.columns import new_id, now
-from databazaar.service.database.tables import CashRecord, Organisation
+from databazaar.service.database.tables import CashRecord, Organisation, new_id, now
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.settings import Settings
 
 CashKind = Literal["deposit", "payout", "withdraw"]
-MOST = 10**15
+CashState = Literal["requested", "done", "refused"]
+MOST, MOST_RECORDS = 10**15, 100_000
 CASHIERS = Registry("cashier", {"manual": "databazaar.service.cash:Manual", "test": "databazaar.service.cash:Test"})
 """Who confirms records. Packages add theirs as entry points under `databazaar.cashiers`."""
 
@@ -58,19 +58,30 @@ class Test:
         return "test money"
 
 
-def request_deposit(session: Session, caller: Caller, settings: Settings, amount: int) -> CashRecord:
-    """The caller will bring in money; it has it at the market once it is confirmed."""
-    return _request(session, caller, settings, "deposit", amount)
-
-
-def request_payout(session: Session, caller: Caller, settings: Settings, amount: int) -> CashRecord:
-    """The caller asks for pay that it has earned."""
-    return _request(session, caller, settings, "payout", amount)
-
-
-def request_withdrawal(session: Session, caller: Caller, settings: Settings, amount: int) -> CashRecord:
-    """The caller asks for cash back that it has not spent."""
-    return _request(session, caller, settings, "withdraw", amount)
+def request(session: Session, caller: Caller, settings: Settings, kind: CashKind, amount: int) -> CashRecord:
+    """The caller announces money that it brings in, or asks for pay that it has earned or for cash not spent."""
+    caller.require("money")
+    if type(amount) is not int or not 0 < amount <= MOST:
+        said = f"the amount is {amount!r}: give a whole number of minor units between 1 and {MOST}"
+        raise InvalidError(said, place="amount")
+    cashier: Cashier = CASHIERS.build({"kind": settings.cash})
+    if kind != "deposit":
+        journal.lock(session)  # so that two who ask at once do not both get the last of it
+        left = available(session, caller.slug, kind)
+        if amount > left:
+            raise ConflictError(f"{amount} is asked for and {left} is left to ask for: ask for less")
+    record = CashRecord(
+        id=new_id(),
+        organisation_id=caller.organisation_id,
+        kind=kind,
+        state="requested",
+        adapter=cashier.kind,
+        amount=amount,
+    )
+    session.add(record)
+    session.flush()
+    reference = cashier.reference(record)
+    return record if reference is None else _done(session, record, reference)
 
 
 def available(session: Session, slug: str, kind: CashKind = "payout") -> int:
@@ -106,40 +117,15 @@ def refuse(session: Session, caller: Caller, record_id: str, reason: str) -> Cas
     return record
 
 
-def records(session: Session, caller: Caller, *, state: str | None = None, most: int = 200) -> Sequence[CashRecord]:
-    """The caller's records, the newest first; the operator's are everybody's."""
+def records(session: Session, caller: Caller, state: CashState | None = None) -> Sequence[CashRecord]:
+    """Deposits and payouts, the newest first: one's own, or all for the operator."""
     caller.require("read")
-    found = select(CashRecord).order_by(CashRecord.created_at.desc(), CashRecord.id).limit(most)
+    found = select(CashRecord).order_by(CashRecord.created_at.desc(), CashRecord.id).limit(MOST_RECORDS)
     if not caller.sees_all:
         found = found.where(CashRecord.organisation_id == caller.organisation_id)
     if state is not None:
         found = found.where(CashRecord.state == state)
     return session.scalars(found).all()
-
-
-def _request(session: Session, caller: Caller, settings: Settings, kind: CashKind, amount: Any) -> CashRecord:
-    caller.require("money")
-    if type(amount) is not int or not 0 < amount <= MOST:
-        said = f"the amount is {amount!r}: give a whole number of minor units between 1 and {MOST}"
-        raise InvalidError(said, place="amount")
-    cashier: Cashier = CASHIERS.build({"kind": settings.cash})
-    if kind != "deposit":
-        journal.lock(session)  # so that two who ask at once do not both get the last of it
-        left = available(session, caller.slug, kind)
-        if amount > left:
-            raise ConflictError(f"{amount} is asked for and {left} is left to ask for: ask for less")
-    record = CashRecord(
-        id=new_id(),
-        organisation_id=caller.organisation_id,
-        kind=kind,
-        state="requested",
-        adapter=cashier.kind,
-        amount=amount,
-    )
-    session.add(record)
-    session.flush()
-    reference = cashier.reference(record)
-    return record if reference is None else _done(session, record, reference)
 
 
 def _done(session: Session, record: CashRecord, reference: str) -> CashRecord:

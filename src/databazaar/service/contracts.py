@@ -5,29 +5,35 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from databazaar.client import shapes
-from databazaar.client.conversion import from_row
 from databazaar.client.shapes import Queue
 from databazaar.codes import Code
-from databazaar.files import read_plain, write_whole
+from databazaar.files import read_plain
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
 from databazaar.service import specification
 from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation
+from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation, now
 from databazaar.service.errors import ConflictError, MissingError
-from databazaar.service.lifecycle import contracts_of, enter, enter_contract, locked_job, tell_parties
+from databazaar.service.lifecycle import (
+    ContractState,
+    JobState,
+    contracts_of,
+    enter,
+    enter_contract,
+    locked_job,
+    tell_parties,
+)
 from databazaar.service.names import prose
 from databazaar.service.offers import current_version
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
-from databazaar.service.states import ContractState, JobState
 
+NO_CONTRACT = "there is no such contract: look at the list of your contracts"
 _GONE = "the offer is not open any more: choose another one"
 _OTHER_MODE = {
     "own": "the provider gives its updates to the hub's arbiter alone: make a hosted job, or choose another offer",
@@ -126,9 +132,9 @@ def decide(session: Session, caller: Caller, contract_id: str, agree: bool, reas
     reason = prose(reason, "reason", LONGEST_REASON)
     found = session.get(Contract, contract_id)
     if found is None or found.provider_id != caller.organisation_id:
-        raise MissingError("there is no such contract: look at the list of your contracts")
+        raise MissingError(NO_CONTRACT)
     job = locked_job(session, found.job_id)
-    contract = _locked(session, contract_id)
+    contract = session.get_one(Contract, contract_id, with_for_update=True, populate_existing=True)
     if contract.state != ContractState.REQUESTED:
         raise ConflictError(f"this contract is {contract.state} already: nothing is left to decide")
     if contract.expires_at <= now():
@@ -147,7 +153,7 @@ def expire_due(session: Session) -> int:
     expired = 0
     for contract_id, job_id in session.execute(due.order_by(Contract.job_id, Contract.id)).all():
         job = locked_job(session, job_id)
-        contract = _locked(session, contract_id)
+        contract = session.get_one(Contract, contract_id, with_for_update=True, populate_existing=True)
         if contract.state == ContractState.REQUESTED:
             enter_contract(session, contract, ContractState.EXPIRED, "the provider did not decide in time")
             conclude(session, job)
@@ -155,52 +161,52 @@ def expire_due(session: Session) -> int:
     return expired
 
 
-def _locked(session: Session, contract_id: str) -> Contract:
-    query = select(Contract).where(Contract.id == contract_id).with_for_update()
-    return session.scalars(query.execution_options(populate_existing=True)).one()
-
-
-def requests(session: Session, caller: Caller, state: str | None = "requested") -> list[shapes.Contract]:
-    """What a provider was asked for, the oldest first: what it is to decide, or all where `state` is None."""
-    caller.require("read")
-    query = _views().where(Contract.provider_id == caller.organisation_id)
-    query = query if state is None else query.where(Contract.state == state)
-    return [_view(caller, *row) for row in session.execute(query)]
-
-
-def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -> list[shapes.Contract]:
-    """Those that the caller has made, as a consumer or as a provider, the oldest first."""
-    caller.require("read")
-    own = caller.organisation_id
-    query = _views().where((Contract.provider_id == own) | (Contract.consumer_id == own))
-    query = query if job_id is None else query.where(Contract.job_id == job_id)
-    return [_view(caller, *row) for row in session.execute(query)]
+def own_contracts(
+    session: Session,
+    caller: Caller,
+    job_id: str | None = None,
+    state: ContractState | None = None,
+    party: Literal["consumer", "provider"] | None = None,
+) -> list[shapes.Contract]:
+    """The caller's contracts, the oldest first: of one job, in one state, or those that it has made as a consumer or
+    as a provider. What a provider is to decide is `requested`; accesses, pay and ε are there once one has `ended`."""
+    which = [_party(caller)]
+    if party is not None:
+        which.append(getattr(Contract, f"{party}_id") == caller.organisation_id)
+    if job_id is not None:
+        which.append(Contract.job_id == job_id)
+    if state is not None:
+        which.append(Contract.state == state)
+    return _found(session, caller, and_(*which))
 
 
 def own_contract(session: Session, caller: Caller, contract_id: str) -> shapes.Contract:
+    """One contract of the caller's."""
+    found = _found(session, caller, _party(caller) & (Contract.id == contract_id))
+    if not found:
+        raise MissingError(NO_CONTRACT)
+    return found[0]
+
+
+def _party(caller: Caller) -> ColumnElement[bool]:
+    return or_(Contract.provider_id == caller.organisation_id, Contract.consumer_id == caller.organisation_id)
+
+
+def _found(session: Session, caller: Caller, which: ColumnElement[bool]) -> list[shapes.Contract]:
+    """The oldest first."""
     caller.require("read")
-    row = session.execute(_views().where(Contract.id == contract_id)).first()
-    if row is None or caller.organisation_id not in (row[0].consumer_id, row[0].provider_id):
-        raise MissingError("there is no such contract: look at the list of your contracts")
-    return _view(caller, *row)
-
-
-def earnings(session: Session, caller: Caller) -> list[shapes.Contract]:
-    """What a provider's contracts came to, the newest first: accesses, pay and ε of those that have ended."""
-    return [view for view in reversed(requests(session, caller, None)) if view.paid is not None]
-
-
-def _views() -> Select[Contract, Job, Offer, OfferVersion, Organisation, Organisation]:
     consumer, provider = aliased(Organisation), aliased(Organisation)
-    return (
+    query = (
         select(Contract, Job, Offer, OfferVersion, consumer, provider)
         .join(Job, Job.id == Contract.job_id)
         .join(Offer, Offer.id == Contract.offer_id)
         .join(OfferVersion, OfferVersion.id == Contract.version_id)
         .join(consumer, consumer.id == Contract.consumer_id)
         .join(provider, provider.id == Contract.provider_id)
+        .where(which)
         .order_by(Contract.requested_at, Contract.id)
     )
+    return [_view(caller, *row) for row in session.execute(query)]
 
 
 def _view(
@@ -213,17 +219,12 @@ def _view(
     provider: Organisation,
 ) -> shapes.Contract:
     theirs, needs = caller.organisation_id == contract.provider_id, Needs(**job.needs)
-    return from_row(
-        shapes.Contract,
+    return shapes.Contract.of(
         contract,
         job_name=job.name,
-        model=needs.model,
-        mode=needs.mode,
-        target=needs.target,
-        task=needs.task,
-        columns=needs.columns,
+        job_state=job.state if contract.state == ContractState.ACTIVE or not theirs else None,
         rows=needs.rows(version.rows),
-        defence=needs.defence,
+        **{name: job.needs[name] for name in ("model", "mode", "target", "task", "columns", "defence")},
         fingerprint=needs.fingerprint if offer.kind == "site" else None,
         consumer=consumer.slug,
         consumer_name=consumer.name,
@@ -242,13 +243,6 @@ SCHEMA = "schema.json"
 LARGEST = 2**26
 
 
-def keep_schema(settings: Settings, job_id: str, schema: bytes) -> None:
-    """Puts it into the job's folder, as a provider's kit takes it."""
-    folder = settings.job_folder(job_id)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(folder / SCHEMA, schema, mode=0o600)
-
-
 def schema_of(session: Session, caller: Caller, settings: Settings, contract_id: str) -> bytes:
     """The schema.json by which a site will be asked; for its provider and the job's consumer."""
     contract = own_contract(session, caller, contract_id)
@@ -260,11 +254,8 @@ def schema_of(session: Session, caller: Caller, settings: Settings, contract_id:
     return read_plain(folder / SCHEMA, folder, LARGEST)
 
 
-_STARTED = {JobState.RUNNING: "running", JobState.SETTLING: "running"}
-
-
 def queues(session: Session, caller: Caller) -> list[Queue]:
-    """Those of a provider's own offers; for the operator those of all."""
+    """The queues of a provider's own offers; of all for the operator."""
     caller.require("read")
     rows = (
         select(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state, func.count(Contract.id))
@@ -276,20 +267,14 @@ def queues(session: Session, caller: Caller) -> list[Queue]:
     )
     if not caller.sees_all:
         rows = rows.where(Offer.organisation_id == caller.organisation_id)
-    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    counts: dict[tuple[str, str, str], Counter[str | None]] = {}
     for offer_id, offer, provider, state, job_state, count in session.execute(rows):
         found = counts.setdefault((offer_id, offer, provider), Counter())
-        if (place := _place(state, job_state)) is not None:
-            found[place] += count
+        if state == ContractState.ACTIVE:
+            state = "running" if job_state in (JobState.RUNNING, JobState.SETTLING) else "waiting"
+        found[state] += count
+    states = ("requested", "agreed", "waiting", "running")
     return [
-        Queue(*offer, found["requested"], found["agreed"], found["waiting"], found["running"])
-        for offer, found in counts.items()
+        Queue(offer_id=offer_id, offer=offer, provider=provider, **{state: found[state] for state in states})
+        for (offer_id, offer, provider), found in counts.items()
     ]
-
-
-def _place(state: str | None, job_state: str | None) -> str | None:
-    if state in (ContractState.REQUESTED, ContractState.AGREED):
-        return str(state)
-    if state == ContractState.ACTIVE and job_state is not None:
-        return _STARTED.get(JobState(job_state), "waiting")
-    return None

@@ -12,22 +12,26 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import CursorResult, bindparam, select, update
+from sqlalchemy import CursorResult, select, update
 from sqlalchemy.orm import Session
 
 from databazaar.service.caller import SCOPES, Caller, allowed_scopes
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Organisation, Person, Token
+from databazaar.service.database.tables import Organisation, Person, Token, now
 from databazaar.service.errors import DeniedError, InvalidError, MissingError, UnknownCallerError
 from databazaar.service.names import visible
 
 
 def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class NewToken(NamedTuple):
+    token: Token
+    secret: str
 
 
 def new_token(
@@ -38,7 +42,7 @@ def new_token(
     lasting: dt.timedelta,
     scopes: list[str],
     label: str = "",
-) -> tuple[Token, str]:
+) -> NewToken:
     """A token's row and its secret, which is nowhere else from here on."""
     secret = secrets.token_urlsafe(32)
     token = Token(
@@ -52,7 +56,7 @@ def new_token(
     )
     session.add(token)
     session.flush()
-    return token, secret
+    return NewToken(token, secret)
 
 
 LINK = dt.timedelta(days=7)
@@ -146,30 +150,24 @@ def signed_in(session: Session, person: Person, otherwise: str) -> Signed:
 LONGEST_DAYS = 365
 
 
-_KNOWN = (
-    select(Token.id, Token.organisation_id, Token.person_id, Token.scopes)
-    .add_columns(Organisation.slug, Organisation.operates, Organisation.consumes, Organisation.provides)
-    .join(Organisation, Token.organisation_id == Organisation.id)
-    .outerjoin(Person, Token.person_id == Person.id)
-    .where(Token.digest == bindparam("digest"), Token.kind == bindparam("kind"))
-    .where(Token.revoked_at.is_(None), Token.expires_at > bindparam("now"))
-    .where(Organisation.suspended_at.is_(None), Person.disabled_at.is_(None))
-)
-"""A token that holds, with whose it is. Every request asks this, so it is one question, and no rows are kept of it."""
-
-
 def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) -> Caller:
     """Whose token this is, if it is valid and neither its organisation is suspended nor its person disabled."""
-    known = session.execute(_KNOWN, {"digest": digest_of(secret), "kind": kind, "now": now()}).one_or_none()
+    held = (
+        select(Token, Organisation)
+        .join(Organisation, Token.organisation_id == Organisation.id)
+        .outerjoin(Person, Token.person_id == Person.id)
+        .where(Token.digest == digest_of(secret), Token.kind == kind)
+        .where(Token.revoked_at.is_(None), Token.expires_at > now())
+        .where(Organisation.suspended_at.is_(None), Person.disabled_at.is_(None))
+    )
+    known = session.execute(held).one_or_none()
     if known is None:
         again = "sign in again" if kind == "session" else "send one that holds, which your organisation can issue"
         raise UnknownCallerError(f"this token is unknown, has expired or was revoked: {again}")
-    roles = known.operates, known.consumes, known.provides
-    allowed = allowed_scopes(*roles)
+    token, organisation = known
     if kind == "session":
-        return Caller(known.organisation_id, known.slug, *roles, allowed, known.person_id, known.id)
-    granted = allowed & frozenset(known.scopes)  # a program, whichever person made it
-    return Caller(known.organisation_id, known.slug, *roles, granted, token_id=known.id)
+        return Caller.of(organisation, person_id=token.person_id, token_id=token.id)
+    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)  # a program, whichever person made it
 
 
 def issue_token(
@@ -178,9 +176,9 @@ def issue_token(
     *,
     label: str,
     scopes: Sequence[str],
-    days: int,
+    days: int = 90,
     organisation_id: str | None = None,
-) -> tuple[Token, str]:
+) -> NewToken:
     """A new API token and its secret, which is shown this once. A person who has signed in makes it for their own
     organisation, with no more rights than it has; the operator for any. A token makes no tokens."""
     organisation = _whose(session, caller, organisation_id)
@@ -310,6 +308,4 @@ def _verified(kept: str, password: str) -> bool:
 @cache
 def _nobodys() -> str:
     """A hash that no password fits, to be checked where there is none."""
-    import secrets
-
     return _HASHER.hash(secrets.token_urlsafe(32))

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.data.fraud import BANKS, fraud_banks
 from databazaar.errors import BazaarError
-from databazaar.service import cash, files, jobs, members, offers
+from databazaar.service import cash, files, jobs, members, offers, submission
 from databazaar.service.caller import Caller
 from databazaar.service.credentials import link_for
 from databazaar.service.database.connection import Database
@@ -72,7 +72,7 @@ def _make(session: Session, settings: Settings) -> None:
         provider = _invited(session, operator, _title(bank.id), bank.id, provides=True)
         file = files.keep(session, provider, settings, f"{bank.id}.csv", _csv(bank.frame))
         policy = Policy(price=1_00, approval="by hand" if bank.id == BY_HAND else "automatic")
-        offers.make_file_offer(
+        offers.make_offer(
             session,
             provider,
             settings,
@@ -85,7 +85,7 @@ def _make(session: Session, settings: Settings) -> None:
     for place, (name, slug) in enumerate(CONSUMERS):
         consumer = _invited(session, operator, name, slug, consumes=True)
         _ask_for(session, consumer, settings, place)
-        record = cash.request_deposit(session, consumer, settings, DEPOSIT)
+        record = cash.request(session, consumer, settings, "deposit", DEPOSIT)
         cash.confirm(session, operator, record.id, "demo: no real money")
         if place < 2:
             jobs.fund(session, consumer, jobs.own_jobs(session, consumer)[0].id)
@@ -108,7 +108,7 @@ def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int)
         files={"holdout": holdout, "audit": audit},
         offers=chosen,
     )
-    jobs.submit(session, consumer, settings, job.id)
+    submission.submit(session, consumer, settings, job.id)
 
 
 def _invited(session: Session, operator: Caller, name: str, slug: str, **roles: bool) -> Caller:

@@ -17,14 +17,14 @@ from typing import Literal, Protocol
 from sqlalchemy import exists, func, select, text
 from sqlalchemy.orm import Session
 
-from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
+from databazaar.client import shapes
+from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Contract, File, Job, Offer, OfferVersion, Organisation
+from databazaar.service.database.tables import Contract, File, Job, Offer, OfferVersion, Organisation, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
+from databazaar.service.lifecycle import OVER, ContractState
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER, ContractState
-from databazaar.service.table_reader import Outline, forget, outline, remember
+from databazaar.service.table_reader import outline
 
 UNENDED = (ContractState.REQUESTED, ContractState.AGREED, ContractState.ACTIVE)
 
@@ -40,23 +40,12 @@ class Use:
     at: dt.datetime | None = None
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A file of one's own, and its uses."""
-
-    file: File
-    uses: tuple[Use, ...]
-
-    @property
-    def needed(self) -> bool:
-        return any(use.needed for use in self.uses)
-
-
 def own_file(session: Session, caller: Caller, file_id: str, lock: bool = False) -> File:
     """With `lock`, it is there until the transaction ends: for a caller that is about to use it."""
-    file = session.get(File, file_id)
-    if file is None or file.organisation_id != caller.organisation_id or file.deleted_at is not None:
-        raise MissingError(f"there is no file {file_id[:40]!r} of yours: upload it first")
+    missing = f"there is no file {file_id[:40]!r} of yours: upload it first"
+    file = own_row(session, caller, File, file_id, missing)
+    if file.deleted_at is not None:
+        raise MissingError(missing)
     if lock:
         hold(session, [file_id])
     return file
@@ -70,13 +59,13 @@ def hold(session: Session, ids: Iterable[str]) -> None:
             raise ConflictError(f"the file {file.name} was deleted by its owner: use another one")
 
 
-def own_files(session: Session, caller: Caller) -> list[Kept]:
-    """The caller's, the newest first, without those that were deleted."""
+def own_files(session: Session, caller: Caller) -> list[shapes.FileUses]:
+    """The caller's files and their uses, the newest first, without those that were deleted."""
     caller.require("read")
     own = select(File).where(File.organisation_id == caller.organisation_id, File.deleted_at.is_(None))
     uses = uses_of(session, caller.organisation_id)
     rows = session.scalars(own.order_by(File.created_at.desc(), File.id))
-    return [Kept(file, tuple(uses.get(file.id, ()))) for file in rows]
+    return [shapes.FileUses.of(file, uses=uses.get(file.id, [])) for file in rows]
 
 
 def uses_of(session: Session, organisation_id: str) -> dict[str, list[Use]]:
@@ -118,14 +107,6 @@ def path_of(settings: Settings, file: File) -> Path:
     return settings.file(file.digest, file.suffix)
 
 
-def outline_of(settings: Settings, file: File) -> Outline:
-    """What is shown of a kept table, which is read once for all who ask."""
-    path = path_of(settings, file)
-    found = outline(settings, path, file.name, file.organisation_id)
-    remember(path, found)
-    return found
-
-
 PIECE = 2**20
 STALE = 24 * 3600.0
 """Seconds after which an upload that nobody finished is removed."""
@@ -149,17 +130,18 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
         draft = table
         kept = settings.file(digest, suffix)
-        shape = None if kept.exists() else outline(settings, table, shown, caller.organisation_id)
+        found = None if kept.exists() else outline(settings, table, shown, caller.organisation_id)
         _make_room(session, caller, settings, digest, size)
         if not kept.exists():
             kept.parent.mkdir(mode=0o700, exist_ok=True)
             table.rename(kept)
             _sync(kept.parent)
-        if shape is not None:
-            remember(kept, shape)
     finally:
         draft.unlink(missing_ok=True)
     file = File(organisation_id=caller.organisation_id, name=shown, digest=digest, suffix=suffix, size=size)
+    same = session.scalar(select(File).where(File.digest == digest, File.suffix == suffix).limit(1))
+    known = same or found or outline(settings, kept, shown, caller.organisation_id)
+    file.rows, file.columns = known.rows, known.columns
     session.add(file)
     session.flush()
     return file
@@ -259,21 +241,16 @@ _REMEDIES = {
 def delete(session: Session, caller: Caller, file_id: str) -> File:
     """Gives up a file that nothing needs any more. Its bytes go with `remove_unnamed`, once this is committed."""
     require_uploader(caller)
-    own_file(session, caller, file_id)
-    lock_file(session, file_id)
-    file = own_file(session, caller, file_id)  # as it is now that nobody else changes it
+    file = own_file(session, caller, file_id)
+    session.refresh(file, with_for_update=True)
+    if file.deleted_at is not None:
+        raise MissingError(f"there is no file {file_id[:40]!r} of yours: upload it first")
     for use in uses_of(session, file.organisation_id).get(file.id, ()):
         if use.needed:
             raise ConflictError(_REMEDIES[use.kind].format(name=use.name))
     file.deleted_at = now()
     session.flush()
     return file
-
-
-def lock_file(session: Session, file_id: str) -> File:
-    """The file as it is now, for a caller that is about to delete it."""
-    query = select(File).where(File.id == file_id).with_for_update().execution_options(populate_existing=True)
-    return session.scalars(query).one()
 
 
 def remove_unnamed(database: Database, settings: Settings, digest: str, suffix: str) -> bool:
@@ -301,4 +278,3 @@ def _remove(settings: Settings, path: Path) -> None:
                     if os.path.samestat(name.lstat(), kept):
                         name.unlink()
         path.unlink()
-    forget(path)

@@ -10,22 +10,20 @@ import json
 import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, insert, or_, select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from databazaar.canonical import canonical, chained
 from databazaar.client.journal import Hidden, JournalLine, JournalReplay, fault_of, line_of
 from databazaar.client.shapes import Movement
 from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import only_reads
-from databazaar.service.database.tables import Account, Job, JournalEntry, JournalHead, Organisation, Posting
+from databazaar.service.database.tables import Account, Job, JournalEntry, JournalHead, Organisation, Posting, now
 from databazaar.service.errors import ConflictError, ServiceError
 
-Says = tuple[str, str | None, dict[str, int], dict[str, Any]]
 MOST = 10**18
 """No balance goes further from zero: a column holds 64 bits."""
 
@@ -34,23 +32,6 @@ class JournalError(ServiceError):
     """The hub tried to write what no journal may hold: a mistake of ours, and nothing was written."""
 
     status = 500
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """What is to be posted. Postings of zero are left out, so that a fee of nothing needs no case of its own."""
-
-    kind: str
-    key: str
-    postings: Mapping[str, int]
-    job_id: str | None = None
-    body: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def says(self) -> Says:
-        """What a repeated one must say again. The body as it comes back from a database."""
-        moved = {account: amount for account, amount in self.postings.items() if amount}
-        return self.kind, self.job_id, moved, json.loads(canonical(dict(self.body)))
 
 
 def post(
@@ -62,69 +43,40 @@ def post(
     job_id: str | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> JournalEntry:
-    """Writes one entry in the session's transaction. Repeating it returns the same entry; other content under its key,
-    or a negative balance, is a ConflictError. Until the transaction ends nobody else writes: lock or change your own
-    rows before you post, so that all queue in one order and none can deadlock."""
-    return post_all(session, [Transfer(kind, key, postings, job_id, body or {})])[0]
-
-
-def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEntry]:
-    """Writes several, in their order, all or none of them: much faster than one by one."""
+    """Writes one entry in the session's transaction; postings of zero are left out. Repeating it returns the same
+    entry; other content under its key, or a negative balance, is a ConflictError. Until the transaction ends nobody
+    else writes: lock or change your own rows before you post, so that all queue in one order and none can deadlock."""
     head = lock(session)
-    known = _known(session, [transfer.key for transfer in transfers])
-    said = [transfer.says for transfer in transfers]
-    accounts = _accounts(session, {account for _, _, moved, _ in said for account in moved})
-    balances = {name: account.balance for name, account in accounts.items()}
-    seq, hash, moment = head.seq, head.hash, now()
-    answers, new, postings = [], [], []
-    for transfer, says in zip(transfers, said, strict=True):
-        kind, job_id, moved, body = says
-        if transfer.key in known:
-            entry, before = known[transfer.key]
-            if before != says:
-                raise ConflictError(f"{transfer.key} is in the journal with another content: use a key of its own")
-            answers.append(entry)
-            continue
-        if fault := fault_of(kind, transfer.key, job_id, moved):
-            raise JournalError(f"{transfer.key} cannot be posted: {fault}")
-        for account, amount in moved.items():
-            balances[account] += amount
-        _refuse(transfer.key, moved, balances, accounts)
-        seq, salt = seq + 1, secrets.token_hex(16)
-        content = JournalLine(
-            seq, kind, transfer.key, job_id, moment.isoformat(timespec="microseconds"), moved, body, salt
-        )
-        hash = chained(hash, content.content)
-        entry = JournalEntry(
-            seq=seq, kind=kind, key=transfer.key, job_id=job_id, body=body, at=moment, salt=salt, hash=hash
-        )
-        known[transfer.key] = entry, says
-        answers.append(entry)
-        new.append(entry)
-        postings += [{"seq": seq, "account": account, "amount": amount} for account, amount in moved.items()]
-    if new:
-        for name, row in accounts.items():
-            row.balance = balances[name]
-        head.seq, head.hash = seq, hash
-        session.add_all([*accounts.values(), *new])
-        session.flush()
-        session.execute(insert(Posting), postings)
-    return answers
+    moved = {account: amount for account, amount in postings.items() if amount}
+    written = json.loads(canonical(dict(body or {})))  # as it comes back from a database
+    known = session.scalar(select(JournalEntry).where(JournalEntry.key == key))
+    if known is not None:
+        rows = session.execute(select(Posting.account, Posting.amount).where(Posting.seq == known.seq)).all()
+        if (known.kind, known.job_id, dict(rows), known.body) != (kind, job_id, moved, written):
+            raise ConflictError(f"{key} is in the journal with another content: use a key of its own")
+        return known
+    accounts = _accounts(session, moved)
+    if fault := fault_of(kind, key, job_id, moved):
+        raise JournalError(f"{key} cannot be posted: {fault}")
+    balances = {name: accounts[name].balance + amount for name, amount in moved.items()}
+    _refuse(key, moved, balances, accounts)
+    seq, salt, at = head.seq + 1, secrets.token_hex(16), now()
+    line = JournalLine(seq, kind, key, job_id, at.isoformat(timespec="microseconds"), moved, written, salt)
+    hash = chained(head.hash, line.content)
+    entry = JournalEntry(seq=seq, kind=kind, key=key, job_id=job_id, body=written, at=at, salt=salt, hash=hash)
+    for name, balance in balances.items():
+        accounts[name].balance = balance
+    head.seq, head.hash = seq, hash
+    session.add_all([*accounts.values(), entry])
+    session.flush()
+    session.add_all(Posting(seq=seq, account=account, amount=amount) for account, amount in moved.items())
+    session.flush()
+    return entry
 
 
 def lock(session: Session) -> JournalHead:
     """Waits until nobody else writes to the journal, and keeps others from it until the transaction ends."""
     return session.get_one(JournalHead, 1, with_for_update=True, populate_existing=True)
-
-
-def _known(session: Session, keys: Sequence[str]) -> dict[str, tuple[JournalEntry, Says]]:
-    """What is there under these keys, with what each says."""
-    entries = session.scalars(select(JournalEntry).where(JournalEntry.key.in_(keys))).all()
-    moved: dict[int, dict[str, int]] = {entry.seq: {} for entry in entries}
-    if entries:
-        for posting in session.execute(select(Posting).where(Posting.seq.in_(moved))).scalars():
-            moved[posting.seq][posting.account] = posting.amount
-    return {entry.key: (entry, (entry.kind, entry.job_id, moved[entry.seq], entry.body)) for entry in entries}
 
 
 def _accounts(session: Session, names: Iterable[str]) -> dict[str, Account]:
@@ -215,7 +167,7 @@ def statement(session: Session, caller: Caller, *, before: int | None = None, mo
     )
     if before is not None:
         found = found.where(Posting.seq < before)
-    return [Movement(*row) for row in session.execute(found)]
+    return [Movement.of(row) for row in session.execute(found)]
 
 
 def entries(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[Page]:

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 from databazaar.money import Currency
 from databazaar.service.caller import Caller
 from databazaar.service.credentials import link_for, own_person, refuse_program, require_person, revoke_of
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Market, Organisation, Person, Token
+from databazaar.service.database.tables import Market, Organisation, Person, Token, now
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.names import slug_of, visible
 
@@ -51,7 +50,7 @@ def currency_of(session: Session) -> Currency:
 
 
 def set_fee(session: Session, caller: Caller, basis_points: int) -> Market:
-    """What the operator takes on top of what providers are paid; jobs that are funded keep the rate they have."""
+    """Sets the fee on what providers are paid; jobs that are funded keep the rate they have. For the operator."""
     caller.require_operator()
     if not 0 <= basis_points <= MOST_FEE:
         raise InvalidError(f"a fee of {basis_points} basis points is not between 0 and {MOST_FEE:,}: 100 are 1 %")
@@ -151,7 +150,7 @@ def _organisation(session: Session, organisation_id: str) -> Organisation:
 
 
 def organisations(session: Session, caller: Caller) -> list[Organisation]:
-    """All of them for the operator; anybody else sees their own."""
+    """All organisations for the operator; anybody else sees their own."""
     caller.require("read")
     query = select(Organisation).order_by(Organisation.created_at, Organisation.slug)
     if not caller.sees_all:
@@ -160,7 +159,7 @@ def organisations(session: Session, caller: Caller) -> list[Organisation]:
 
 
 def people(session: Session, caller: Caller, organisation_id: str | None = None) -> list[Person]:
-    """Those of one's own organisation, or of any for the operator."""
+    """The people of one's own organisation, or of any for the operator."""
     organisation = _theirs(session, caller, organisation_id)
     query = select(Person).where(Person.organisation_id == organisation.id)
     return list(session.scalars(query.order_by(Person.created_at, Person.email)))

@@ -7,49 +7,24 @@ has pinned, a version of the data or a policy, stays as it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy import Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.client.conversion import from_row
 from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service import files
-from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Offer, OfferVersion, Organisation
+from databazaar.service.caller import Caller, own_row
+from databazaar.service.database.tables import Offer, OfferVersion, Organisation, now
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
 from databazaar.service.names import prose, slug_of, visible
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 from databazaar.service.table_reader import MOST_COLUMNS
 
-MOST_CONSUMERS = 1000
 KINDS = ("number", "date", "category", "text", "empty")
-
-
-def read_policy(given: Policy | Mapping[str, Any], kind: str) -> Policy:
-    """The policy of an offer of this kind, or one sentence that says what is wrong with it."""
-    try:
-        policy = given if isinstance(given, Policy) else Policy.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        setting = ".".join(str(part) for part in first["loc"]) or "policy"
-        field = str(first["loc"][0]) if first["loc"] else ""
-        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it", place=field) from None
-    if policy.consumers is not None:
-        if len(policy.consumers) > MOST_CONSUMERS:
-            said = f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all"
-            raise InvalidError(said, place="consumers")
-        for place, consumer in enumerate(policy.consumers):
-            slug_of(consumer, f"policy: consumers[{place}]", 40, "consumers")
-    if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
-        said = "only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out"
-        raise InvalidError(said, place="epsilon")
-    return policy
 
 
 def read_columns(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -83,7 +58,7 @@ def browse(session: Session, caller: Caller) -> list[shapes.Offer]:
 
 
 def listing(session: Session, caller: Caller, offer_id: str) -> shapes.Offer:
-    """One offer as `browse` shows it, by its id or its slug."""
+    """One offer, by its id or its slug."""
     caller.require("read")
     row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).first()
     if row is None or not _shown_to(caller, row[0]):
@@ -92,7 +67,7 @@ def listing(session: Session, caller: Caller, offer_id: str) -> shapes.Offer:
 
 
 def own_offers(session: Session, caller: Caller) -> list[Offer]:
-    """A provider's, the newest first, withdrawn ones too."""
+    """The provider's own offers, the newest first, withdrawn ones too."""
     caller.require("read")
     own = select(Offer).where(Offer.organisation_id == caller.organisation_id)
     return list(session.scalars(own.order_by(Offer.created_at.desc(), Offer.slug)))
@@ -120,8 +95,7 @@ def _shown_to(caller: Caller, offer: Offer) -> bool:
 
 
 def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> shapes.Offer:
-    return from_row(
-        shapes.Offer,
+    return shapes.Offer.of(
         offer,
         provider=provider.slug,
         provider_name=provider.name,
@@ -166,73 +140,57 @@ LONGEST_SLUG, LONGEST_DESCRIPTION = 60, 4000
 MOST_ROWS = 10**12
 
 
-class About(TypedDict):
-    """What is said of every offer."""
-
-    name: str
-    slug: str
-    description: str
-    policy: Policy | Mapping[str, Any]
-
-
-def make_file_offer(
-    session: Session, caller: Caller, settings: Settings, *, file_id: str, **about: Unpack[About]
-) -> Offer:
-    """Offers a table that the provider has uploaded."""
-    caller.require_provider()
-    offer = _new(session, caller, about, "file")
-    _file_version(session, caller, settings, offer, file_id)
-    return offer
-
-
-def make_site_offer(
+def make_offer(
     session: Session,
     caller: Caller,
     settings: Settings,
     *,
-    site: str,
-    columns: Sequence[Mapping[str, Any]],
+    name: str,
+    slug: str,
+    description: str = "",
+    policy: Policy,
+    file_id: str | None = None,
+    site: str | None = None,
+    columns: Sequence[Mapping[str, Any]] = (),
     rows: int | None = None,
-    **about: Unpack[About],
 ) -> Offer:
-    """Offers a site of the federation, with columns as the provider describes them. The site bears the offer's slug,
-    which begins with the organisation's: so nobody offers another's site."""
+    """Offers a file that was uploaded to the hub (`file_id`), or what a `site` of the federation holds, which stays
+    there: its provider describes the `columns`. The slug begins with the organisation's, and a site bears it too: so
+    nobody offers another's site."""
     caller.require_provider()
-    if settings.federation is None:
+    if (file_id is None) == (site is None):
+        raise InvalidError("an offer is of a file or of a site: give either file_id or site")
+    if site is not None and settings.federation is None:
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
-    offer = _new(session, caller, about, "site", site)
-    if site != offer.slug:
-        raise InvalidError(
-            f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name", place="site"
-        )
-    if rows is not None and not 1 <= rows <= MOST_ROWS:
-        raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
-    if rows is not None:
-        with as_invalid():
-            refuse_small_table(rows, f"the site {site}")
-    session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
-    session.flush()
-    return offer
-
-
-def _new(session: Session, caller: Caller, about: About, kind: str, site: str | None = None) -> Offer:
-    slug = about["slug"] if about["slug"].startswith(f"{caller.slug}-") else f"{caller.slug}-{about['slug']}"
-    _refuse_anothers(session, caller, slug_of(slug, "slug", LONGEST_SLUG))
+    kind = "file" if site is None else "site"
+    _refuse_unkept(policy, kind)
+    slug = slug_of(slug if slug.startswith(f"{caller.slug}-") else f"{caller.slug}-{slug}", "slug", LONGEST_SLUG)
+    _refuse_anothers(session, caller, slug)
     offer = Offer(
         organisation_id=caller.organisation_id,
         slug=slug,
-        name=visible(about["name"], "name"),
-        description=prose(about["description"], "description", LONGEST_DESCRIPTION),
+        name=visible(name, "name"),
+        description=prose(description, "description", LONGEST_DESCRIPTION),
         kind=kind,
         site=site,
-        policy=read_policy(about["policy"], kind).model_dump(mode="json"),
+        policy=policy.model_dump(mode="json"),
     )
     session.add(offer)
     try:
         session.flush()
     except IntegrityError:
         raise ConflictError(f"an offer {slug!r} is there already: choose another slug", place="slug") from None
+    if file_id is not None:
+        _file_version(session, caller, offer, file_id)
+    else:
+        _site_version(session, offer, columns, rows)
     return offer
+
+
+def _refuse_unkept(policy: Policy, kind: str) -> None:
+    if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
+        said = "only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out"
+        raise InvalidError(said, place="epsilon")
 
 
 def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
@@ -243,44 +201,59 @@ def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
         raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one", place="slug")
 
 
-def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:
+def _site_version(session: Session, offer: Offer, columns: Sequence[Mapping[str, Any]], rows: int | None) -> None:
+    if offer.site != offer.slug:
+        said = (
+            f"site = {(offer.site or '')[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name"
+        )
+        raise InvalidError(said, place="site")
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
+        raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
+    if rows is not None:
+        with as_invalid():
+            refuse_small_table(rows, f"the site {offer.site}")
+    session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
+    session.flush()
+
+
+def _file_version(session: Session, caller: Caller, offer: Offer, file_id: str) -> OfferVersion:
     file = files.own_file(session, caller, file_id, lock=True)
-    outline = files.outline_of(settings, file)
-    refuse_many(outline.columns)
+    refuse_many(file.columns)
     with as_invalid():
-        refuse_small_table(outline.rows, file.name)
+        refuse_small_table(file.rows, file.name)
     version = OfferVersion(
         offer_id=offer.id,
         number=offer.version,
         file_id=file.id,
         digest=file.digest,
-        rows=outline.rows,
-        columns=outline.columns,
+        rows=file.rows,
+        columns=file.columns,
     )
     session.add(version)
     session.flush()
     return version
 
 
-def new_version(session: Session, caller: Caller, settings: Settings, offer_id: str, file_id: str) -> OfferVersion:
+def new_version(session: Session, caller: Caller, offer_id: str, file_id: str) -> OfferVersion:
     """Newer data for later jobs. Contracts that are made keep the version that they name."""
     offer = _open(session, caller, offer_id)
     if offer.kind != "file":
         raise ConflictError(f"{offer.slug} is a site, which has its data to itself: nothing is uploaded for it")
     offer.version += 1
-    return _file_version(session, caller, settings, offer, file_id)
+    return _file_version(session, caller, offer, file_id)
 
 
-def change_policy(session: Session, caller: Caller, offer_id: str, policy: Policy | Mapping[str, Any]) -> Offer:
-    """New terms for later jobs."""
+def change_policy(session: Session, caller: Caller, offer_id: str, policy: Policy) -> Offer:
+    """New terms, for jobs that are submitted from now on."""
     offer = _open(session, caller, offer_id)
-    offer.policy = read_policy(policy, offer.kind).model_dump(mode="json")
+    _refuse_unkept(policy, offer.kind)
+    offer.policy = policy.model_dump(mode="json")
     session.flush()
     return offer
 
 
 def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
-    """Nobody can choose it any more. Contracts that are made hold."""
+    """Takes an offer off the market. Contracts that are made hold."""
     offer = _open(session, caller, offer_id)
     offer.withdrawn_at = now()
     session.flush()
@@ -290,22 +263,13 @@ def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
 def own_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
     """One of the caller's, withdrawn or not."""
     caller.require("read")
-    return _own(session, caller, offer_id)
+    return own_row(session, caller, Offer, offer_id, NO_OFFER)
 
 
 def _open(session: Session, caller: Caller, offer_id: str) -> Offer:
     """One that the caller is about to change, held until the transaction ends."""
     caller.require_provider()
-    offer = _own(session, caller, offer_id, lock=True)
+    offer = own_row(session, caller, Offer, offer_id, NO_OFFER, lock=True)
     if offer.withdrawn_at is not None:
         raise ConflictError(f"the offer {offer.slug} was withdrawn: make a new one")
-    return offer
-
-
-def _own(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
-    query = select(Offer).where(Offer.id == offer_id, Offer.organisation_id == caller.organisation_id)
-    query = query.with_for_update().execution_options(populate_existing=True) if lock else query
-    offer = session.scalar(query)
-    if offer is None:
-        raise MissingError(NO_OFFER)
     return offer

@@ -6,39 +6,42 @@ checked, and the connection goes to the one that was checked. No redirect is fol
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import datetime as dt
 import hashlib
 import hmac
-import http.client
 import ipaddress
 import secrets
 import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from databazaar.canonical import canonical
-from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
+from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Outgoing, Webhook
+from databazaar.service.database.tables import Outgoing, Webhook, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
 
 MOST_WEBHOOKS = 10
 LONGEST_URL = 1000
 MOST_DELIVERIES = 20
+NO_WEBHOOK = "there is no such webhook: look at the list of your webhooks"
 
 
-def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> tuple[Webhook, str]:
+class NewWebhook(NamedTuple):
+    webhook: Webhook
+    secret: str
+
+
+def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> NewWebhook:
     """A new https webhook and its signing secret, which is shown this once; with `private` also http."""
     _require_writer(caller)
     _check(url, private)
@@ -49,7 +52,7 @@ def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = F
     webhook = Webhook(organisation_id=caller.organisation_id, url=url, secret=secret)
     session.add(webhook)
     session.flush()
-    return webhook, secret
+    return NewWebhook(webhook, secret)
 
 
 def _require_writer(caller: Caller) -> None:
@@ -82,24 +85,24 @@ def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook
 
 
 def webhooks(session: Session, caller: Caller) -> list[Webhook]:
-    """One's own, the oldest first."""
+    """One's own webhooks, the oldest first."""
     caller.require("read")
     own = select(Webhook).where(Webhook.organisation_id == caller.organisation_id, Webhook.removed_at.is_(None))
     return list(session.scalars(own.order_by(Webhook.created_at, Webhook.id)))
 
 
-def deliveries(session: Session, caller: Caller, webhook_id: str, most: int = MOST_DELIVERIES) -> list[Outgoing]:
+def deliveries(session: Session, caller: Caller, webhook_id: str) -> list[Outgoing]:
     """What one's own webhook was told last, or is yet to be told; the newest first."""
     _own_webhook(session, caller, webhook_id)
     told = select(Outgoing).where(Outgoing.webhook_id == webhook_id)
-    return list(session.scalars(told.order_by(Outgoing.created_at.desc(), Outgoing.id).limit(most)))
+    return list(session.scalars(told.order_by(Outgoing.created_at.desc(), Outgoing.id).limit(MOST_DELIVERIES)))
 
 
 def _own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     caller.require("read")
-    webhook = session.get(Webhook, webhook_id)
-    if webhook is None or webhook.organisation_id != caller.organisation_id or webhook.removed_at is not None:
-        raise MissingError("there is no such webhook: look at the list of your webhooks")
+    webhook = own_row(session, caller, Webhook, webhook_id, NO_WEBHOOK)
+    if webhook.removed_at is not None:
+        raise MissingError(NO_WEBHOOK)
     return webhook
 
 
@@ -144,41 +147,39 @@ def post(parcel: Parcel, private: bool = False) -> bool:
         "Bazaar-Timestamp": timestamp,
         "Bazaar-Signature": signature_of(parcel.secret, timestamp, parcel.body),
     }
-    parts = urlsplit(parcel.url)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    url = urlsplit(parcel.url)
     try:
-        with contextlib.closing(_connection(parcel.url, private)) as connection, _at_most(PATIENCE, connection.sock):
-            connection.request("POST", path, parcel.body, headers)
-            return 200 <= connection.getresponse().status < 300
-    except (OSError, http.client.HTTPException, ValueError):
+        port = url.port or (443 if url.scheme == "https" else 80)
+        address = checked_address(url.hostname or "", port, private)
+        return asyncio.run(_is_taken(parcel, address, {**headers, "Host": url.netloc}))
+    except (OSError, ValueError):
         return False
 
 
-def _connection(url: str, private: bool) -> http.client.HTTPConnection:
-    """Connected to an address that was checked."""
-    parts = urlsplit(url)
-    host, secure = parts.hostname or "", parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    address = checked_address(host, port, private)
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
-    plain = socket.create_connection(address, timeout=PATIENCE)
+async def _is_taken(parcel: Parcel, address: str, headers: dict[str, str]) -> bool:
+    """Sends it to an address that was checked, and hangs up after `PATIENCE`, however slowly the other side goes on."""
+    import httpx
+
+    url = httpx.URL(parcel.url)
+    to, named = url.copy_with(host=address), {"sni_hostname": url.host}
     try:
-        with _at_most(PATIENCE, plain):
-            context = ssl.create_default_context() if secure else None
-            connection.sock = plain if context is None else context.wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
-    return connection
+        async with (
+            asyncio.timeout(PATIENCE),
+            httpx.AsyncClient(verify=ssl.create_default_context(), trust_env=False, timeout=PATIENCE) as client,
+            client.stream("POST", to, content=parcel.body, headers=headers, extensions=named) as answer,
+        ):
+            return answer.is_success
+    except httpx.HTTPError:
+        return False
 
 
-def checked_address(host: str, port: int, private: bool) -> tuple[str, int]:
+def checked_address(host: str, port: int, private: bool) -> str:
     """The first address of a host, if all that it has are public: an OSError where one is not."""
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for address in found:
         if not private and not is_public(str(address[0])):
             raise OSError(f"{host} leads to an address that is not public")
-    return str(found[0][0]), port
+    return str(found[0][0])
 
 
 def is_public(address: str) -> bool:
@@ -198,23 +199,6 @@ def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     if ip in ipaddress.ip_network("64:ff9b::/96"):
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-
-
-@contextlib.contextmanager
-def _at_most(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Hangs up after so long, however slowly the other side goes on."""
-
-    def hang_up() -> None:
-        with contextlib.suppress(OSError):
-            connected.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, hang_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 DELAYS = (10, 30, 60, 300, 900, 1800, 3600, 7200, *(10_800,) * 6)

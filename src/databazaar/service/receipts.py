@@ -20,8 +20,7 @@ from databazaar.errors import BazaarError
 from databazaar.files import alone, read_plain, write_whole
 from databazaar.money import Currency
 from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Contract, JournalEntry, Offer, OfferVersion, Organisation, Receipt
+from databazaar.service.database.tables import Contract, JournalEntry, Offer, OfferVersion, Organisation, Receipt, now
 from databazaar.service.errors import MissingError
 from databazaar.service.settings import Settings
 
@@ -152,7 +151,7 @@ def issue(
 
 
 def receipts_of(session: Session, caller: Caller, contract_id: str | None = None) -> list[Receipt]:
-    """The caller's receipts, the newest first, or that of one of its contracts."""
+    """The receipts that the hub has signed for the caller, the newest first, or that of one of its contracts."""
     caller.require("read")
     found = select(Receipt).where(Receipt.organisation_id == caller.organisation_id)
     if contract_id is not None:

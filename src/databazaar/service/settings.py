@@ -11,9 +11,9 @@ from pathlib import Path
 class Settings:
     """`home` holds uploaded files, jobs' folders and the hub's keys; it is its owner's alone to read.
 
-    `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `lease` for how
-    many seconds a hub holds a job without a sign of life, `turn` after how many a job makes room for a consumer who
-    waits. `federation` is the operator's folder of a federation, for offers that are sites. `address` is what people
+    `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `turn` after
+    how many seconds a job makes room for a consumer who waits. `federation` is the operator's folder of a federation,
+    for offers that are sites. `address` is what people
     type, for links; without `secure` cookies go over plain HTTP, which is for this machine alone. `own_lease` is for
     how many seconds a consumer's own arbiter may be silent before the hub closes its run, and `own_begin` for how many
     it may put off opening it before the job is refunded. With `oidc_issuer`, people may also sign in at that identity
@@ -33,7 +33,6 @@ class Settings:
     federation: Path | None = None
     runners: int = field(default_factory=lambda: max(1, os.cpu_count() or 1))
     attempts: int = 5
-    lease: float = 30.0
     turn: float = 600.0
     own_lease: float = 3600.0
     own_begin: float = 30 * 24 * 3600.0

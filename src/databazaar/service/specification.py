@@ -52,9 +52,7 @@ def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], m
 ROLES = ("holdout", "train", "audit")
 """Of a consumer's files: `data.holdout`, `consumer.train` and `data.audit`."""
 HUBS = ("engine", "federation", "ledger", "providers")
-"""The sections that the hub writes itself, but for what a consumer may say of the lines to sites."""
-LINES = {"compression"}
-"""That is this of the section `federation`."""
+"""The sections that the hub writes itself."""
 PLACEHOLDER = "holdout.csv"
 """A hold-out that stays with the consumer has this name here."""
 HERE = "."
@@ -103,16 +101,13 @@ def compose(session: Session, settings: Settings, job: Job) -> Composition:
         entry |= {} if policy["most_accesses"] is None else {"most_accesses": policy["most_accesses"]}
         providers.append(entry)
     buyer = session.get_one(Organisation, job.organisation_id)
-    lines = spec.pop("federation", {})
-    if lines and kinds == {"file"}:
-        raise InvalidError("federation.compression is for sites, and these offers are at the hub: leave it out")
     names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
     whole = _whole(spec, job.name, buyer.name, currency, names)
     if kinds == {"site"} or own:
         whole["engine"] = {"kind": "federated"}
         folder = HERE if own else str(Path(settings.federation or "").resolve())
         named = {"consumer": buyer.slug, "contract": job.id} if kinds == {"site"} else {}
-        whole["federation"] = {**lines, **named, "folder": folder}
+        whole["federation"] = {**named, "folder": folder}
     whole["providers"] = providers
     parsed = _parsed(whole)
     refuse_out_of_bounds(parsed, {one.offer.slug: one.version.rows for one in sellers}, settings.most_visits)
@@ -149,12 +144,9 @@ def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:
 
 def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The specification, without anything that is the hub's to say."""
-    lines = spec.get("federation")
-    of_lines = isinstance(lines, Mapping) and set(lines) <= LINES
     for section in HUBS:
-        if section in spec and not (section == "federation" and of_lines):
-            but = ", but for compression" if section == "federation" else ""
-            raise InvalidError(f"{section} is the market's to write{but}: leave that section out of the job")
+        if section in spec:
+            raise InvalidError(f"{section} is the market's to write: leave that section out of the job")
     for section, setting in (("market", "name"), ("consumer", "name"), ("data", "holdout")):
         if isinstance(spec.get(section), Mapping) and setting in spec[section]:
             raise InvalidError(f"{section}.{setting} is the market's to write: leave it out of the job")

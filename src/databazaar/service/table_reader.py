@@ -10,18 +10,15 @@ import json
 import logging
 import multiprocessing
 import signal
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.service.errors import InvalidError, TooManyError
-from databazaar.service.hub.children import start
+from databazaar.service.errors import InvalidError
+from databazaar.service.hub.children import Turns, start
 from databazaar.service.settings import Settings
 
 AT_ONCE, AT_ONCE_OF_ONE, PATIENCE = 3, 2, 60.0
@@ -29,9 +26,12 @@ SLOWEST = 10
 """How many seconds of the clock a second of a processor may take, before the process is given up."""
 LONGEST = 32 * 2**20
 """The most bytes of JSON that are taken from a process."""
-_places = threading.BoundedSemaphore(AT_ONCE)
-_lock = threading.Lock()
-_reading: Counter[str] = Counter()
+_turns = Turns(
+    AT_ONCE,
+    AT_ONCE_OF_ONE,
+    "the hub reads as many tables at once as it can: try again in a minute",
+    f"{AT_ONCE_OF_ONE} tables of yours are being read: try again when they are done",
+)
 log = logging.getLogger(__name__)
 
 Work = Callable[..., Any]
@@ -46,7 +46,7 @@ def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str
     """What `work(path, *more)` returns, as JSON gives it back. A file that cannot be read is refused in one sentence,
     under the `name` that it came with. `whose` is the organisation that waits."""
     name = name or path.name
-    with _turn(whose):
+    with _turns.turn(whose, PATIENCE):
         answer = _answer(settings, work, path, *more)
     if "found" in answer:
         return answer["found"]
@@ -104,29 +104,7 @@ def told(work: Work, path: Path, *more: Any) -> bytes:
         return json.dumps({"failed": type(error).__name__}).encode()
 
 
-@contextmanager
-def _turn(whose: str) -> Iterator[None]:
-    with _lock:
-        if _reading[whose] >= AT_ONCE_OF_ONE:
-            raise TooManyError(f"{AT_ONCE_OF_ONE} tables of yours are being read: try again when they are done")
-        _reading[whose] += 1
-    try:
-        if not _places.acquire(timeout=PATIENCE):
-            raise TooManyError("the hub reads as many tables at once as it can: try again in a minute")
-        try:
-            yield
-        finally:
-            _places.release()
-    finally:
-        with _lock:
-            _reading[whose] -= 1
-            if not _reading[whose]:
-                del _reading[whose]
-
-
 MOST_COLUMNS = 10_000
-REMEMBERED = 500
-_known: OrderedDict[Path, Outline] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -139,23 +117,7 @@ class Outline:
 
 def outline(settings: Settings, path: Path, name: str = "", whose: str = "") -> Outline:
     """What is shown of a table. A faulty one is refused under its `name`; `whose` is the organisation that waits."""
-    with _lock:
-        known = _known.get(path)
-    return known or Outline(**read_apart(settings, found_in, path, name=name, whose=whose))
-
-
-def remember(path: Path, found: Outline) -> None:
-    """For a file that never changes: it is called by its hash."""
-    with _lock:
-        _known[path] = found
-        while len(_known) > REMEMBERED:
-            _known.popitem(last=False)
-
-
-def forget(path: Path) -> None:
-    """For a file that is gone."""
-    with _lock:
-        _known.pop(path, None)
+    return Outline(**read_apart(settings, found_in, path, name=name, whose=whose))
 
 
 def found_in(path: Path) -> dict[str, Any]:
@@ -174,7 +136,8 @@ def found_in(path: Path) -> dict[str, Any]:
 def _kind(column: Any) -> str:
     """number, date, category, text (too many different ones, or none of these) or empty."""
     from databazaar.data.encoders import CategoricalColumn, DateColumn, NumericColumn
-    from databazaar.data.holdout import LeftOut, fit_column
+    from databazaar.data.holdout import fit_column
+    from databazaar.data.schema_message import LeftOut
 
     try:
         fitted = fit_column(column, categorical=False, wanted=False, day_first=None, where="")

@@ -33,7 +33,9 @@ class NoProgress:
     'over the last 6 rounds the utility changed by +0 ± 0.0138, which is not progress beyond chance'
     """
 
-    rounds: int = setting(30, "the rounds through whose utilities a line is laid", at_least=4, at_most=10**9)
+    rounds: int = setting(
+        30, "the rounds through whose utilities a line is laid", at_least=4, at_most=10**9, in_files=False
+    )
     least: float = setting(0.0, "the rise of that line that must be exceeded", in_files=False)
     errors: float = setting(
         1.0, "by how many of its own standard errors it must be exceeded", at_least=0, in_files=False

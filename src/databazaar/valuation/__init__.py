@@ -1,21 +1,14 @@
-"""What providers are worth: Shapley values and their relatives, one call each, all with one kind of result."""
+"""What providers are worth: Shapley values and their relatives, all with one kind of result."""
 
-from databazaar.valuation.comparison import Comparison, MethodOutcome, compare
-from databazaar.valuation.context import Context
-from databazaar.valuation.exact import ExactShapley, exact_shapley, shapley_exact
-from databazaar.valuation.federated import FedShapley, fed_shapley
+from databazaar.valuation.comparison import Comparison, MethodOutcome, Stability, compare, stability
+from databazaar.valuation.exact import ExactShapley, LeaveOneOut, leave_one_out_game, shapley_exact
 from databazaar.valuation.games import Game
-from databazaar.valuation.gradient import GShapley, g_shapley
-from databazaar.valuation.loo import LeaveOneOut, leave_one_out, leave_one_out_game
-from databazaar.valuation.method import METHODS, Method
-from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo, tmc_shapley
-from databazaar.valuation.rank_stability import Stability, stability
+from databazaar.valuation.method import METHODS, Context, Method
+from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo
 from databazaar.valuation.result import Cost, Trained, ValuationResult, payouts
 from databazaar.valuation.stopping import (
     BackCheck,
     GhorbaniZou,
-    MaxEvaluations,
-    MaxOracleCalls,
     MaxPermutations,
     MaxSeconds,
     Rule,
@@ -29,13 +22,9 @@ __all__ = [
     "Context",
     "Cost",
     "ExactShapley",
-    "FedShapley",
-    "GShapley",
     "Game",
     "GhorbaniZou",
     "LeaveOneOut",
-    "MaxEvaluations",
-    "MaxOracleCalls",
     "MaxPermutations",
     "MaxSeconds",
     "Method",
@@ -47,14 +36,9 @@ __all__ = [
     "Trained",
     "ValuationResult",
     "compare",
-    "exact_shapley",
-    "fed_shapley",
-    "g_shapley",
-    "leave_one_out",
     "leave_one_out_game",
     "payouts",
     "shapley_exact",
     "shapley_monte_carlo",
     "stability",
-    "tmc_shapley",
 ]

@@ -1,8 +1,11 @@
-"""Exact Shapley values, from the worth of all 2ⁿ coalitions.
+"""Exact Shapley values, from the worth of all 2ⁿ coalitions, and leave-one-out.
 
     φ_i = Σ_{S ∌ i} |S|! (n − |S| − 1)! / n! · (v(S ∪ i) − v(S))
 
 Shapley (1953). For n up to 20 players; the baseline that every estimator here is tested against.
+
+Leave-one-out is what the whole loses when one provider is missing, v(N) − v(N ∖ i): the oldest and cheapest value, by
+n + 1 trainings. Two providers with the same data are both worth nothing by it, which is why Shapley values exist.
 """
 
 from __future__ import annotations
@@ -17,11 +20,9 @@ import numpy as np
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.valuation.context import Context
-from databazaar.valuation.games import Game
-from databazaar.valuation.method import Method, as_function
+from databazaar.valuation.games import Game, training_game
+from databazaar.valuation.method import Context, Method
 from databazaar.valuation.result import ValuationResult, Vector
-from databazaar.valuation.training_game import training_game
 
 MOST_PLAYERS = 20
 
@@ -46,8 +47,15 @@ class ExactShapley(Method):
         return context.finished(shapley_exact(training_game(context, self.rounds, self.seed)))
 
 
-exact_shapley = as_function(ExactShapley, "exact_shapley")
-"""`ExactShapley` as one call."""
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut(Method):
+    """Trains with everybody, and once without each provider, for `rounds` rounds."""
+
+    rounds: int = 5
+    kind: ClassVar[str] = "loo"
+
+    def value(self, context: Context) -> ValuationResult:
+        return context.finished(leave_one_out_game(training_game(context, self.rounds, self.seed)))
 
 
 def shapley_exact(game: Game) -> ValuationResult:
@@ -82,3 +90,16 @@ def shapley_from_table(worths: Vector) -> Vector:
         pairs, size = worths.reshape(-1, 2, 2**i), sizes.reshape(-1, 2, 2**i)[:, 0]
         values[i] = (weights[size] * (pairs[:, 1] - pairs[:, 0])).sum()
     return values
+
+
+def leave_one_out_game(game: Game) -> ValuationResult:
+    """v(N) − v(N ∖ i) for every player of a game.
+
+    >>> leave_one_out_game(Game(["a", "b"], lambda s: s @ np.array([2.0, 3.0]))).values
+    array([2., 3.])
+    """
+    n = len(game.players)
+    start = game.tally.now()
+    worths = game.value(np.concatenate([game.everybody, ~np.eye(n, dtype=bool)]))
+    stopped, cost = f"everybody, and each of {n:,} left out once", game.tally.now() - start
+    return ValuationResult("leave-one-out", game.players, worths[0] - worths[1:], np.zeros(n), stopped, cost)

@@ -1,4 +1,5 @@
-"""What every valuation method is: frozen settings that can be run on a market, known by a name.
+"""What every valuation method is: frozen settings that can be run on a market, known by a name; and the context that
+its run works in.
 
 A method from another package is a subclass of `Method` with a `kind`, declared in that package's pyproject.toml:
 
@@ -8,21 +9,26 @@ A method from another package is a subclass of `Method` with a `kind`, declared 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, ParamSpec, Protocol, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
-from databazaar.engines import Engine
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.aggregators import Mean
+from databazaar.engines import Ask, Engine, Replies, make_engine, query_all
 from databazaar.errors import BazaarError
+from databazaar.learning.task import step_at
+from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.registry import Registry
-from databazaar.valuation.context import Context
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import Rule
-
-P = ParamSpec("P")
 
 METHODS = Registry(
     "method",
@@ -31,15 +37,76 @@ METHODS = Registry(
         "uniform": "databazaar.market.methods:UniformMarketMethod",
         "uniform-without-replacement": "databazaar.market.methods:WithoutReplacementMethod",
         "market": "databazaar.market.methods:OwnMarketMethod",
-        "g-shapley": "databazaar.valuation.gradient:GShapley",
-        "fedsv": "databazaar.valuation.federated:FedShapley",
-        "fedsv-exact": "databazaar.valuation.federated:FedShapleyExact",
         "tmc": "databazaar.valuation.monte_carlo:TMCShapley",
-        "loo": "databazaar.valuation.loo:LeaveOneOut",
+        "loo": "databazaar.valuation.exact:LeaveOneOut",
         "exact": "databazaar.valuation.exact:ExactShapley",
     },
 )
 """Every method by its kind, the name that the command line knows it by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A consumer and its providers, ready to be asked and scored in batches."""
+
+    consumer: Consumer
+    providers: tuple[Provider, ...]
+    engine: Engine
+    evaluator: Evaluator
+    tally: Tally
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, consumer: Consumer, providers: Sequence[Provider], engine: str | Engine, device: str
+    ) -> Iterator[Context]:
+        """With an engine by name, it is made for this valuation, and closed after it."""
+        tally = Tally()
+        if not providers:
+            raise BazaarError("there is nobody to value: give at least one provider")
+        if len({provider.id for provider in providers}) != len(providers):
+            raise BazaarError("two providers have the same id: give each an id of its own")
+        own = isinstance(engine, str)
+        if isinstance(engine, str):
+            engine = make_engine(engine, consumer.task.copied(), providers, device)
+        try:
+            with consumer.limited_threads():
+                yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
+        finally:
+            if own:
+                engine.close()
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(provider.id for provider in self.providers)
+
+    def start(self) -> Tensor:
+        """The parameters before any training, on the engine's device."""
+        return self.consumer.initial_parameters().to(self.engine.device)
+
+    def step(self, round: int) -> float:
+        return step_at(self.consumer.step, round)
+
+    def moved(self, params: Tensor, updates: Tensor, round: int) -> Tensor:
+        """The model after a round with these valid updates, one a provider: the mean, as the arbiter has it."""
+        mean = Mean()
+        _, move = mean.combine(mean.init(params), updates, self.step(round))
+        return params + move
+
+    def ask(self, asks: Sequence[Ask]) -> list[Replies]:
+        """Answers in the order of the asks, computed as one stack where the engine can."""
+        self.tally.oracle_calls += sum(len(ask.providers) for ask in asks)
+        return query_all(self.engine, asks)
+
+    def score(self, stack: Tensor) -> NDArray[np.float64]:
+        """The utility of every row."""
+        self.tally.utility_evaluations += len(stack)
+        return self.evaluator.score(stack).utility
+
+    def finished(self, result: ValuationResult, method: str | None = None) -> ValuationResult:
+        """The result with all that was spent since the context was opened."""
+        cost = self.tally.now(result.cost.permutations)
+        return replace(result, method=method or result.method, cost=cost)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,28 +152,3 @@ class Method:
         own: Rule | None = getattr(self, self.limit_argument)
         changed: dict[str, Any] = {self.limit_argument: limit if own is None else own | limit}
         return replace(self, **changed)
-
-
-class MethodCall(Protocol[P]):
-    """A method as one call, with its settings by keyword."""
-
-    def __call__(
-        self, consumer: Consumer, providers: Sequence[Provider], *args: P.args, **settings: P.kwargs
-    ) -> ValuationResult:
-        """The values of these providers to this consumer."""
-
-
-def as_function(method: Callable[P, Method], name: str) -> MethodCall[P]:
-    """A method as one call: a consumer, providers, and the method's settings by keyword."""
-
-    def call(consumer: Consumer, providers: Sequence[Provider], *args: P.args, **settings: P.kwargs) -> ValuationResult:
-        return method(*args, **settings).run(consumer, providers)
-
-    market = inspect.signature(Method.run).parameters
-    own = inspect.signature(method).parameters
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [market["consumer"], market["providers"], *own.values()], return_annotation="ValuationResult"
-    )
-    call.__name__ = call.__qualname__ = name
-    call.__doc__, call.__module__ = method.__doc__, method.__module__
-    return call

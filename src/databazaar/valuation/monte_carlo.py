@@ -10,21 +10,27 @@ The players are providers, not single samples. Permutations are worked out in bl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.valuation.context import Context
-from databazaar.valuation.games import Game
-from databazaar.valuation.method import Method, as_function
-from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult, Vector
-from databazaar.valuation.stopping import GhorbaniZou, MaxPermutations, Rule
-from databazaar.valuation.training_game import training_game
+from databazaar.randomness import stream
+from databazaar.valuation.games import Game, training_game
+from databazaar.valuation.method import Context, Method
+from databazaar.valuation.result import Tally, ValuationResult, Vector
+from databazaar.valuation.stopping import GhorbaniZou, History, MaxPermutations, Rule, capped
+
+Orders = NDArray[np.int64]
+"""One permutation per row: the players in the order in which they join."""
+
+_BLOCK = 128
+"""Permutations are drawn by the block: setting up a generator costs as much as a hundred shuffles of ten players."""
 
 STOP = GhorbaniZou(0.05) | MaxPermutations(1_000)
 
@@ -44,10 +50,6 @@ class TMCShapley(Method):
         game = training_game(context, self.rounds, self.seed)
         result = shapley_monte_carlo(game, self.stop, self.seed, truncation=self.truncation, batch=self.batch)
         return context.finished(result, self.kind)
-
-
-tmc_shapley = as_function(TMCShapley, "tmc_shapley")
-"""`TMCShapley` as one call."""
 
 
 def shapley_monte_carlo(
@@ -95,3 +97,79 @@ def worths_along(game: Game, orders: Orders, truncation: float | None = None) ->
         if going.any():
             worths[going, j + 1] = game.value(members[going])
     return worths
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Permutation number t of `players`, from (seed, t) alone."""
+
+    players: int
+    seed: int
+    purpose: str = "permutation"
+
+    def __call__(self, number: int) -> NDArray[np.int64]:
+        order: NDArray[np.int64] = _shuffled(self.players, self.seed, self.purpose, number // _BLOCK)[number % _BLOCK]
+        return order
+
+
+@lru_cache(maxsize=64)
+def _shuffled(players: int, seed: int, purpose: str, block: int) -> Orders:
+    ordered = np.broadcast_to(np.arange(players), (_BLOCK, players))
+    return stream(seed, block, purpose).permuted(ordered, axis=1)
+
+
+class Averaging:
+    """Mean marginal contributions over permutations, until a rule says stop.
+
+    Up to `batch` permutations are worked out at a time. The rule is asked after every one, as if they came one by one,
+    and those beyond the stop are dropped.
+    """
+
+    def __init__(
+        self, shuffle: Callable[[int], NDArray[np.int64]], players: int, stop: Rule, tally: Tally, *, batch: int
+    ) -> None:
+        self.count = 0
+        self.mean: Vector = np.zeros(players)
+        self.stopped: str | None = None
+        self._squares: Vector = np.zeros(players)
+        self._estimates: list[Vector] = []
+        self.rule, self._shuffle, self._tally, self._batch = capped(stop), shuffle, tally, batch
+        self._start = tally.now()
+        self.history = History((), self.standard_errors, tally.now() - self._start)
+
+    @property
+    def standard_errors(self) -> Vector:
+        """√(s²/T) with s² the sample variance; infinite before the second permutation."""
+        if self.count < 2:
+            return np.full(len(self.mean), np.inf)
+        return np.asarray(np.sqrt(self._squares / (self.count - 1) / self.count))
+
+    def orders(self) -> Orders:
+        """The next permutations, numbers `count` and on."""
+        size = max(1, math.ceil(min(self._batch, self.rule.permutations_left(self.history))))
+        return np.stack([self._shuffle(t) for t in range(self.count, self.count + size)])
+
+    def add(self, marginals: Vector) -> None:
+        """Takes the marginal contributions in the permutations of `orders`, [batch, players] by player."""
+        for marginal in marginals:
+            self.count += 1
+            away = marginal - self.mean
+            self.mean = self.mean + away / self.count
+            self._squares = self._squares + away * (marginal - self.mean)
+            self._estimates = [*self._estimates, self.mean][-self.rule.memory :]
+            cost = self._tally.now(self.count) - self._start
+            self.history = History(self._estimates, self.standard_errors, cost)
+            self.stopped = self.rule.reason(self.history)
+            if self.stopped is not None:
+                return
+
+
+def credit_in_order(orders: Orders, worths: Vector) -> Vector:
+    """Each player's rise in worth where it joins: [P, n + 1] worths along the orders → [P, n] by player.
+
+    >>> credit_in_order(np.array([[2, 0, 1]]), np.array([[0.0, 5.0, 5.0, 9.0]]))
+    array([[0., 4., 5.]])
+    """
+    marginals = np.empty(orders.shape)
+    marginals[np.arange(len(orders))[:, None], orders] = worths[:, 1:] - worths[:, :-1]
+    return marginals

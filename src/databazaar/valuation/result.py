@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -32,11 +32,6 @@ class Cost:
     def __sub__(self, other: Cost) -> Cost:
         """What was spent between two moments."""
         return Cost(*map(operator.sub, vars(self).values(), vars(other).values()))
-
-    def plus(self, other: Cost, share: float, permutations: int) -> Cost:
-        """Together with a share of what was spent later, in so many permutations."""
-        both = zip(vars(self).values(), vars(other).values(), strict=True)
-        return replace(Cost(*(one + more * share for one, more in both)), permutations=permutations)
 
 
 class Tally:

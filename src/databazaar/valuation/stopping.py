@@ -145,17 +145,17 @@ class StandardErrorBelow(Rule):
 
 @dataclass(frozen=True)
 class Maximum(Rule):
-    """About `count` of one of the costs: the permutation under way is finished."""
+    """About `count` of one of the costs: the permutations under way are finished."""
 
     count: float
     cost: ClassVar[str]
+    ends = True
 
     def __post_init__(self) -> None:
         _positive(count=self.count)
 
     def reason(self, history: History) -> str | None:
-        unit = self.cost.replace("_", " ")
-        return f"the cap of {self.count:,} {unit}" if getattr(history.cost, self.cost) >= self.count else None
+        return f"the cap of {self.count:,} {self.cost}" if getattr(history.cost, self.cost) >= self.count else None
 
     def permutations_left(self, history: History) -> float:
         spent = getattr(history.cost, self.cost)
@@ -167,7 +167,6 @@ class MaxPermutations(Maximum):
     """At most `count` permutations."""
 
     cost = "permutations"
-    ends = True
 
     def permutations_left(self, history: History) -> float:
         return max(0.0, self.count - history.cost.permutations)
@@ -178,21 +177,6 @@ class MaxSeconds(Maximum):
     """About `count` seconds of wall time: the permutations under way are finished."""
 
     cost = "seconds"
-    ends = True
-
-
-@dataclass(frozen=True)
-class MaxOracleCalls(Maximum):
-    """About `count` oracle calls: the permutation under way is finished."""
-
-    cost = "oracle_calls"
-
-
-@dataclass(frozen=True)
-class MaxEvaluations(Maximum):
-    """About `count` utility evaluations: the permutation under way is finished."""
-
-    cost = "utility_evaluations"
 
 
 def capped(rule: Rule, most: int = MOST_PERMUTATIONS) -> Rule:

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 import zygote
 from databazaar.cli.app import main
 from databazaar.ledger import snapshot_files, sql
+from databazaar.reports import run_page as report_files
 from databazaar.reports import style
-from databazaar.reports import written as report_files
 from databazaar.reports.figures import draw_all
 
 drawn: dict[str, Figure] = {}

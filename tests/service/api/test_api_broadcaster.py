@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.client.hub import events as parsed
-from databazaar.service.http import broadcaster
-from databazaar.service.http.broadcaster import Feed
+from databazaar.service.http.resources import live as broadcaster
+from databazaar.service.http.resources.live import Feed
+from event_streams import parsed
 
 
 def told(number: int) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from databazaar.cli import server as serving
 from databazaar.cli.app import app
 from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError
@@ -28,7 +27,7 @@ from databazaar.errors import BazaarError
 from databazaar.service import credentials, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Organisation
-from databazaar.service.hub.lock import HubLock
+from databazaar.service.home import HubLock
 from databazaar.service.receipts import HubKey, published
 from databazaar.service.settings import Settings
 from web_server import bound, certificate, until
@@ -187,16 +186,14 @@ def _healthy(address: str) -> bool:
         return False
 
 
-def test_a_demo_has_a_folder_of_its_own() -> None:
-    with ExitStack() as stack:
-        home = serving.demo_home(stack)
-        assert home.is_dir()
-    assert not home.exists()
-
-
-def test_without_the_packages_it_is_said_what_to_install(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "argon2", None)
-    assert "pip install 'databazaar[service]'" in refused("audit", "--home", home)
+@pytest.mark.process
+def test_without_the_packages_it_is_said_what_to_install(home: str) -> None:
+    without = "import sys; sys.modules['argon2'] = None; from databazaar.cli import main; main()"
+    command = [sys.executable, "-c", without, "serve", "--home", home, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "argon2 is not installed: pip install 'databazaar[service]'" in done.stderr
+    assert not Path(home).exists()
 
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
@@ -265,7 +262,7 @@ def test_an_answer_of_another_kind_is_refused(badly: Callable[..., tuple[str, li
     with Hub(address, "token") as hub:
         for _ in range(2):
             with pytest.raises(HubError, match="is it of another version"):
-                hub.market()
+                hub.me()
 
 
 def test_a_download_begins_again_and_is_whole_or_not_there(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import logging
-import os
-import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -158,39 +156,3 @@ def _dripped(connection: socket.socket) -> bool:
         except ConnectionError:
             return True
     return False
-
-
-def test_a_hub_without_files_to_open_drops_connections_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio writes a traceback for each try to accept one, and tries 2,048 times in a row."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with ExitStack() as stack, bound() as (listening, _), Listener(listening, Settings(Path())) as bounded:
-        bounded.listen(50)
-        bounded.setblocking(False)
-        port = bounded.getsockname()[1]
-        waiting = [stack.enter_context(opened(port)) for _ in range(20)]
-        taken: list[int] = []
-        try:
-            last = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
-            resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, before[1]))
-            with suppress(OSError):
-                while True:
-                    taken.append(os.open(os.devnull, os.O_RDONLY))
-            with pytest.raises(BlockingIOError):
-                bounded.accept()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, before)
-            for one in taken:
-                os.close(one)
-        assert all(is_closed(one) for one in waiting)
-        later = stack.enter_context(opened(port))
-        until(lambda: _accepted(bounded, stack))
-        assert not _waits(later)
-    assert refusals(caplog) == ["1 connections were refused, and 0 are open"]
-
-
-def _accepted(listening: socket.socket, stack: ExitStack) -> bool:
-    try:
-        stack.enter_context(listening.accept()[0])
-    except BlockingIOError:
-        return False
-    return True

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from fastapi.responses import StreamingResponse
 
-from databazaar.service.http import broadcaster, security_limits
-from databazaar.service.http.resources import journal
-from databazaar.service.http.security_callers import Credentials
+from databazaar.service.http import security_limits
+from databazaar.service.http.resources import live, money
+from databazaar.service.http.security import Credentials
 from web_market import MakeMarket, WebMarket
 
 
@@ -56,7 +56,7 @@ def test_a_list_goes_on_where_it_was(market: WebMarket) -> None:
 
 
 def test_a_long_journal_is_sent_in_parts(market: WebMarket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "LINES", 1)
+    monkeypatch.setattr(money, "LINES", 1)
     market.ask("buyer", "POST", "/v1/deposits", json={"amount": 1})
     entries = len(market.ask("hub", "GET", "/v1/journal").json()["items"])
     assert len(market.ask("hub", "GET", "/v1/journal/export").text.splitlines()) == entries > 0
@@ -74,7 +74,7 @@ def test_a_market_toml_brings_its_files(market: WebMarket) -> None:
 
 @pytest.mark.parametrize("bound", ["MOST_VIEWERS", "MOST_OF_ONE"])
 def test_there_is_an_end_to_viewers(market: WebMarket, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcaster, bound, 0)
+    monkeypatch.setattr(live, bound, 0)
     assert market.ask("buyer", "GET", f"/v1/jobs/{market.ids['job']}/live").status_code == 429
 
 

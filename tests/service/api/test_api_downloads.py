@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from databazaar.service.http.app import create_app
-from databazaar.service.http.resources import downloads
-from databazaar.service.lifecycle import enter, locked_job
-from databazaar.service.states import JobState
+from databazaar.service.http.resources import files as downloads
+from databazaar.service.lifecycle import JobState, enter, locked_job
 from web_market import MakeMarket, TestClient, WebMarket
 
 WHAT = ("model", "statement.json", "statement.csv", "report.html")

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import func, select
 
 from databazaar.service.database.tables import Answered, CashRecord
+from databazaar.service.http.calls import REPEATED
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.repeats import KEPT_FOR, REPEATED, forget_old
-from databazaar.service.http.security_callers import CSRF_HEADER, csrf_token
+from databazaar.service.http.security import CSRF_HEADER, csrf_token
 from web_market import MakeMarket, WebMarket
 from web_rights import OWN_KEY, RIGHTS, Row
 
@@ -108,15 +108,3 @@ def test_what_is_no_key_is_refused(market: WebMarket) -> None:
     for key in ("short", "x" * 101, "with a space in it"):
         headers = {"Idempotency-Key": key}
         assert market.ask("buyer", "POST", "/v1/deposits", json={"amount": 7}, headers=headers).status_code == 422
-
-
-def test_old_answers_are_forgotten(market: WebMarket) -> None:
-    headers = {"Idempotency-Key": "long-ago-or-not"}
-    market.ask("buyer", "POST", "/v1/deposits", json={"amount": 8}, headers=headers)
-    with market.database.begin() as session:
-        row = session.scalars(select(Answered).where(Answered.key == "long-ago-or-not")).one()
-        row.created_at -= KEPT_FOR
-        session.flush()
-        forget_old(session)
-        left = session.scalars(select(Answered.key)).all()
-    assert "long-ago-or-not" not in left and left

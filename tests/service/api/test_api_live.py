@@ -6,19 +6,18 @@ import asyncio
 import json
 import queue
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from databazaar.client import Hub, Seen
-from databazaar.client.hub import events as parsed
-from databazaar.service.database.columns import now
-from databazaar.service.http.broadcaster import Broadcaster
+from databazaar.service.database.tables import now
 from databazaar.service.http.resources import live as events
-from databazaar.service.lifecycle import enter, locked_job
-from databazaar.service.states import JobState
+from databazaar.service.http.resources.live import Broadcaster
+from databazaar.service.lifecycle import JobState, enter, locked_job
+from event_streams import parsed
 from web_market import MakeMarket, WebMarket
 from web_server import bound, serving, until
 
@@ -52,20 +51,29 @@ class Live:
             with self.market.database.begin() as session:
                 enter(session, locked_job(session, self.job), state)
 
-    def hub(self, token: str = "") -> Hub:
-        return Hub(self.address, token or self.market.tokens["buyer"])
+    def streamed(self) -> Iterator[Seen]:
+        """The job as a browser sees it."""
+        headers = {"Authorization": f"Bearer {self.market.tokens['buyer']}"}
+        with httpx.stream("GET", self.address + self.path, headers=headers, timeout=30) as stream:
+            for name, data in parsed(stream.iter_lines()):
+                told = json.loads(data)
+                yield from [Seen("round", one) for one in told["rounds"]] if name == "rounds" else [Seen("state", told)]
 
-    def viewer(self, token: str = "") -> queue.Queue[Seen | None]:
-        """Somebody who looks on in a thread; None is put when the stream has ended."""
+    def watched(self) -> Iterator[Seen]:
+        """The job as the client sees it, which asks again and again."""
+        with Hub(self.address, self.market.tokens["buyer"]) as hub:
+            yield from hub.watch(self.job)
+
+    def viewer(self, look_on: Callable[[Live], Iterator[Seen]] = streamed) -> queue.Queue[Seen | None]:
+        """Somebody who looks on in a thread; None is put when there is no more to see."""
         seen: queue.Queue[Seen | None] = queue.Queue()
 
         def look() -> None:
-            with self.hub(token) as hub:
-                try:
-                    for one in hub.watch(self.job):
-                        seen.put(one)
-                finally:
-                    seen.put(None)
+            try:
+                for one in look_on(self):
+                    seen.put(one)
+            finally:
+                seen.put(None)
 
         threading.Thread(target=look, daemon=True).start()
         return seen
@@ -94,9 +102,12 @@ def rounds(seen: queue.Queue[Seen | None], most: int) -> list[int]:
     return found
 
 
-def test_a_viewer_sees_all_rounds_and_states_until_the_job_is_over(live: Live) -> None:
+@pytest.mark.parametrize("look_on", [Live.streamed, Live.watched])
+def test_a_viewer_sees_all_rounds_and_states_until_the_job_is_over(
+    live: Live, look_on: Callable[[Live], Iterator[Seen]]
+) -> None:
     live.play(1, 2)
-    seen = live.viewer()
+    seen = live.viewer(look_on)
     assert rounds(seen, 2) == [1, 2]
     live.play(3)
     assert rounds(seen, 1) == [3]
@@ -196,7 +207,7 @@ def test_a_client_that_loses_the_hub_goes_on_where_it_was(make_market: MakeMarke
         with serving(market.app, listening):
             live = Live(market, address)
             live.play(1, 2)
-            seen = live.viewer()
+            seen = live.viewer(Live.watched)
             assert rounds(seen, 2) == [1, 2]
         port = int(address.rpartition(":")[2])
     live.play(3)

@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from databazaar.cli.app import app
-from databazaar.federation.pins import fingerprint, read_schema
-from databazaar.service import contracts, credentials, jobs, offers
+from databazaar.federation.accepted_schemas import fingerprint, read_schema
+from databazaar.service import contracts, credentials, jobs, offers, submission
 from databazaar.service.database.connection import Database
+from databazaar.service.lifecycle import ContractState
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
 from running_hub import RunningHub
@@ -26,13 +28,13 @@ def asked(database: Database, settings: Settings) -> DeskMarket:
     """A market in which south has a site, and is asked for it."""
     hub = replace(settings, federation=Path("/srv/federation"))
     market = desk_market(database, hub)
-    told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 5}, "rows": 60}
+    told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=5), "rows": 60}
     with database.begin() as session:
-        offers.make_site_offer(session, market["south"], hub, site="south-ward", columns=COLUMNS, **told)
+        offers.make_offer(session, market["south"], hub, site="south-ward", columns=COLUMNS, **told)
         files = {"holdout": market.upload(session, "buyer", table(9))}
         given: dict[str, Any] = {"name": "Late", "spec": SPEC, "files": files, "offers": ["south-ward"]}
         job = jobs.draft(session, market["buyer"], hub, **given)
-        jobs.submit(session, market["buyer"], hub, job.id)
+        submission.submit(session, market["buyer"], hub, job.id)
     return market
 
 
@@ -43,7 +45,7 @@ def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: C
         south = hub.market["south"]
         with hub.database.begin() as session:
             token = credentials.issue_token(session, south, label="shell", scopes=["read", "offers"], days=1)[1]
-            (request,) = contracts.requests(session, south)
+            (request,) = contracts.own_contracts(session, south, state=ContractState.REQUESTED, party="provider")
         assert request.fingerprint is not None
 
         def shell(*args: str) -> Result:

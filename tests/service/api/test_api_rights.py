@@ -10,10 +10,9 @@ from sqlalchemy import func, select
 
 from databazaar.service import credentials
 from databazaar.service.caller import allowed_scopes
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Table
+from databazaar.service.database.tables import Table, now
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.security_callers import csrf_token
+from databazaar.service.http.security import csrf_token
 from web_market import MakeMarket, WebMarket
 from web_rights import PUBLIC, PUBLIC_PAGES, RIGHTS, Row
 

@@ -15,11 +15,9 @@ from fastapi import Request, Response
 from databazaar.service import credentials
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
-from databazaar.service.http.cookies import SESSION, cookie_name, delete_cookie, set_cookie
+from databazaar.service.http.cookies import SESSION, cookie_name, delete_cookie, known_browser, set_cookie
 from databazaar.service.http.logs import JsonLines, write_logs
-from databazaar.service.http.security import HEADERS
-from databazaar.service.http.security_browsers import known_browser
-from databazaar.service.http.security_callers import CSRF_HEADER, csrf_of, csrf_token
+from databazaar.service.http.security import CSRF_HEADER, HEADERS, csrf_of, csrf_token
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
 from desk_market import table
@@ -254,6 +252,7 @@ def test_healthz_says_when_the_database_does_not_fit_or_answer(
 
 
 def test_metrics_count_requests_jobs_and_entries(market: WebMarket) -> None:
+    market.ask("hub", "GET", "/v1/me")
     text = market.ask("hub", "GET", "/metrics").text
     samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert int(samples['bazaar_http_requests_total{method="GET",route="/v1/me",status="200"}']) > 0

@@ -15,8 +15,8 @@ import pytest
 import starlette.formparsers
 
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.security_bodies import FORM
-from databazaar.service.http.security_callers import CSRF_FIELD, csrf_token
+from databazaar.service.http.security import CSRF_FIELD, csrf_token
+from databazaar.service.http.security_limits import FORM
 from web_market import MakeMarket, WebMarket, table
 
 QUOTA = 100_000

@@ -45,7 +45,7 @@ def people(database: Database) -> People:
 
 def test_the_operator_confirms_a_deposit_once(database: Database, people: People, manual: Settings) -> None:
     with database.begin() as session:
-        record = cash.request_deposit(session, people.acme, manual, 100)
+        record = cash.request(session, people.acme, manual, "deposit", 100)
         assert (record.state, record.adapter, record.kind) == ("requested", "manual", "deposit")
         assert journal.balance(session, "cash:acme") == 150
     for reference in ("SEPA 17", "SEPA 17", ""):
@@ -65,7 +65,7 @@ def test_the_operator_confirms_a_deposit_once(database: Database, people: People
 
 def test_what_was_refused_stays_refused(database: Database, people: People, manual: Settings) -> None:
     with database.begin() as session:
-        record = cash.request_payout(session, people.bank, manual, 50)
+        record = cash.request(session, people.bank, manual, "payout", 50)
         for reason in ("no such account", "again"):
             assert cash.refuse(session, people.house, record.id, reason).reason == "no such account"
         with pytest.raises(ConflictError, match="was refused: let the organisation ask anew"):
@@ -75,15 +75,15 @@ def test_what_was_refused_stays_refused(database: Database, people: People, manu
 
 def test_never_more_than_there_is(database: Database, people: People, manual: Settings) -> None:
     with database.begin() as session:
-        cash.request_payout(session, people.bank, manual, 30)
+        cash.request(session, people.bank, manual, "payout", 30)
         with pytest.raises(ConflictError, match="21 is asked for and 20 is left to ask for: ask for less"):
-            cash.request_payout(session, people.bank, manual, 21)
-        cash.request_payout(session, people.bank, manual, 20)
+            cash.request(session, people.bank, manual, "payout", 21)
+        cash.request(session, people.bank, manual, "payout", 20)
         with pytest.raises(ConflictError, match="1 is asked for and 0 is left"):
-            cash.request_payout(session, people.bank, manual, 1)
+            cash.request(session, people.bank, manual, "payout", 1)
         with pytest.raises(ConflictError, match="1 is asked for and 0 is left"):
-            cash.request_withdrawal(session, people.bank, manual, 1)
-        cash.request_withdrawal(session, people.acme, manual, 150)
+            cash.request(session, people.bank, manual, "withdraw", 1)
+        cash.request(session, people.acme, manual, "withdraw", 150)
         for record in cash.records(session, people.house, state="requested"):
             cash.confirm(session, people.house, record.id)
         balances = [journal.balance(session, name) for name in ("earned:bank", "cash:acme", "outside")]
@@ -95,7 +95,7 @@ def test_never_more_than_there_is(database: Database, people: People, manual: Se
 
 def test_cash_that_was_spent_meanwhile_is_not_paid_back(database: Database, people: People, manual: Settings) -> None:
     with database.begin() as session:
-        record = cash.request_withdrawal(session, people.acme, manual, 150)
+        record = cash.request(session, people.acme, manual, "withdraw", 150)
         new_job(session, people.acme, "j2")
         fund(session, "acme", "j2", 1)
     with pytest.raises(ConflictError, match="cash:acme holds 149 and cannot give 150"), database.begin() as session:
@@ -110,7 +110,7 @@ def test_two_who_ask_at_once_do_not_both_get_the_last(database: Database, people
     def ask() -> None:
         try:
             with database.begin() as session:
-                cash.request_payout(session, people.bank, manual, 40)
+                cash.request(session, people.bank, manual, "payout", 40)
             answers.append("asked")
         except ConflictError:
             answers.append("too late")
@@ -125,17 +125,17 @@ def test_two_who_ask_at_once_do_not_both_get_the_last(database: Database, people
 
 def test_the_test_cashier_pays_at_once(database: Database, people: People, settings: Settings) -> None:
     with database.begin() as session:
-        record = cash.request_deposit(session, people.acme, settings, 5)
+        record = cash.request(session, people.acme, settings, "deposit", 5)
         assert (record.state, record.reference, record.adapter) == ("done", "test money", "test")
-        cash.request_payout(session, people.bank, settings, 50)
-        cash.request_withdrawal(session, people.acme, settings, 155)
+        cash.request(session, people.bank, settings, "payout", 50)
+        cash.request(session, people.acme, settings, "withdraw", 155)
         assert journal.balance(session, "outside") == 0
 
 
 def test_each_sees_its_own_and_only_the_operator_decides(database: Database, people: People, manual: Settings) -> None:
     with database.begin() as session:
-        mine = cash.request_deposit(session, people.acme, manual, 5)
-        his = cash.request_payout(session, people.bank, manual, 5)
+        mine = cash.request(session, people.acme, manual, "deposit", 5)
+        his = cash.request(session, people.bank, manual, "payout", 5)
         assert list(cash.records(session, people.acme)) == [mine] and list(cash.records(session, people.bank)) == [his]
         assert {record.id for record in cash.records(session, people.house)} == {mine.id, his.id}
         for caller in (people.acme, people.bank):
@@ -147,7 +147,7 @@ def test_each_sees_its_own_and_only_the_operator_decides(database: Database, peo
             cash.confirm(session, people.house, "no such record")
         reader = Caller(people.bank.organisation_id, "bank", False, False, True, frozenset({"read"}))
         with pytest.raises(DeniedError, match="needs the right 'money'"):
-            cash.request_payout(session, reader, manual, 1)
+            cash.request(session, reader, manual, "payout", 1)
 
 
 @pytest.mark.parametrize("amount", [0, -1, 10**15 + 1, 1.0, True, "5", None])
@@ -155,13 +155,13 @@ def test_an_amount_is_a_number_of_minor_units(sqlite_database: Database, manual:
     with sqlite_database.begin() as session:
         acme = join(session, "acme")
         with pytest.raises(InvalidError, match="give a whole number of minor units"):
-            cash.request_deposit(session, acme, manual, amount)
+            cash.request(session, acme, manual, "deposit", amount)
 
 
 def test_texts_have_an_end(sqlite_database: Database, manual: Settings) -> None:
     with sqlite_database.begin() as session:
         house = join(session, "house", operates=True)
-        record = cash.request_deposit(session, house, manual, 5)
+        record = cash.request(session, house, manual, "deposit", 5)
         with pytest.raises(InvalidError, match="the reason has 1001 characters: write at most 1000"):
             cash.refuse(session, house, record.id, "x" * 1001)
     with sqlite_database.begin() as session, pytest.raises(InvalidError, match="the reference has 201 characters"):
@@ -184,6 +184,25 @@ def test_others_bring_theirs(sqlite_database: Database, tmp_path: Path, monkeypa
     with sqlite_database.begin() as session:
         acme = join(session, "acme")
         ours = Settings(home=tmp_path, cash="small")
-        assert [cash.request_deposit(session, acme, ours, amount).state for amount in (9, 10)] == ["done", "requested"]
+        assert [cash.request(session, acme, ours, "deposit", amount).state for amount in (9, 10)] == [
+            "done",
+            "requested",
+        ]
         with pytest.raises(MissingRuleError, match="cashier kind 'smal' is unknown: did you mean 'small'"):
-            cash.request_deposit(session, acme, Settings(home=tmp_path, cash="smal"), 1)
+            cash.request(session, acme, Settings(home=tmp_path, cash="smal"), "deposit", 1)
+
+
+def test_records_are_ones_own_the_newest_first_and_of_one_state(
+    database: Database, people: People, manual: Settings
+) -> None:
+    with database.begin() as session:
+        first, second = (cash.request(session, people.acme, manual, "deposit", amount) for amount in (1, 2))
+        paid = cash.request(session, people.bank, manual, "payout", 3)
+        cash.confirm(session, people.house, first.id, "R" * 200)
+        made = {one.id: one.created_at for one in (first, second, paid)}
+        listed = [one.id for one in cash.records(session, people.house)]
+        assert listed == sorted(listed, key=lambda one: (-made[one].timestamp(), one)) and {*listed} == {*made}
+        assert {one.id for one in cash.records(session, people.acme)} == {first.id, second.id}
+        assert [one.id for one in cash.records(session, people.acme, "requested")] == [second.id]
+        assert [one.id for one in cash.records(session, people.house, "done")] == [first.id]
+        assert not cash.records(session, people.bank, "refused")

@@ -167,12 +167,3 @@ def test_an_account_holds_up_to_a_quintillion(sqlite_database: Database) -> None
         assert journal.balance(session, "cash:acme") == 10**18 == -journal.balance(session, "outside")
         with pytest.raises(ConflictError, match="would hold more than any account can: ask for less"):
             deposit(session, "acme", 1, "more")
-
-
-def test_a_batch_of_nothing_changes_nothing(books: Books) -> None:
-    with books.database.begin() as session:
-        before = journal.lock(session)
-        seq, hash = before.seq, before.hash
-        assert journal.post_all(session, []) == []
-        after = journal.lock(session)
-        assert (after.seq, after.hash) == (seq, hash) == (4, journal.audit(session).head)

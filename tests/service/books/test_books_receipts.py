@@ -20,9 +20,8 @@ from databazaar.money import Currency
 from databazaar.service import journal
 from databazaar.service import receipts as keys
 from databazaar.service.caller import Caller
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Contract, Offer, OfferVersion, Organisation
+from databazaar.service.database.tables import Contract, Offer, OfferVersion, Organisation, now
 from databazaar.service.errors import DeniedError, MissingError
 from databazaar.service.receipts import HubKey, issue, receipts_of
 from databazaar.service.settings import Settings
@@ -97,7 +96,7 @@ def test_every_contract_has_a_receipt_of_its_own_and_the_newest_comes_first(
 
 def test_a_receipt_says_what_was_paid_and_for_what(made: Made) -> None:
     receipt, key, path = made
-    body = verify(receipt, key.public, read_journal(path))
+    body = verify(receipt, key.public)
     assert tuple(body) == FIELDS
     assert (body["currency"], body["decimals"], body["key"]) == ("EUR", 2, key.public)
     told = {name: body[name] for name in ("market", "provider", "job", "offer", "accesses", "paid", "journal_seq")}
@@ -147,14 +146,12 @@ def sealed_anew(entries: list[JournalLine]) -> list[JournalLine]:
 
 def test_a_rewritten_journal_is_shown_to_be_one(made: Made) -> None:
     """The operator changes a deposit of long ago and seals everything anew: no chain breaks, and the receipt tells."""
-    receipt, key, path = made
+    receipt, _, path = made
     entries = entries_of(path)
     assert sealed_anew(entries) == entries
     forged = sealed_anew([entries[0]._replace(postings={"outside": -300, "cash:acme": 300}), *entries[1:]])
     sentence = "entry 2 (close:j1) is not the one that was signed for job j1: the journal was rewritten"
     assert rewritten([receipt], forged) == [sentence]
-    with pytest.raises(LedgerError, match="the journal was rewritten"):
-        verify(receipt, key.public, forged)
     hidden = [Hidden(entry.seq, entry.content, entry.hash) for entry in entries]
     assert rewritten([receipt], hidden) == []
     forgery = [Hidden(entry.seq, entry.content, entry.hash) for entry in forged]
@@ -220,7 +217,7 @@ def test_a_key_that_was_changed_still_proves_what_it_has_signed(
     assert HubKey.of(settings).public == third.public
     public = keys.published(settings)
     assert keys_of(public) == [third.public, second.public, first.public]
-    assert verify(receipt, keys_of(public), read_journal(path))
+    assert verify(receipt, keys_of(public)) and rewritten([receipt], read_journal(path)) == []
     body = {**receipt["body"], "key": third.public}
     assert verify({"body": body, "signature": third.sign(body)}, keys_of(public))
     for signer in (first, second):

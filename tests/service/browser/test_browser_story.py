@@ -218,7 +218,7 @@ def downloaded(buyer: Person) -> None:
 def paid_out(hub: RunningHub, north: Person, operator: Person) -> None:
     """The provider takes its receipt, checks it, and is paid out."""
     north.seen.discard("Requests · Harbour market")
-    for path in ("/", "/queue", "/account", "/who-sees-what", "/requests", "/earnings"):
+    for path in ("/", "/account", "/who-sees-what", "/requests", "/earnings"):
         page = north.goto(path)
         north.look()
     with page.expect_download() as kept:

@@ -9,11 +9,9 @@ from pathlib import Path
 from sqlalchemy import update
 
 from databazaar.service import credentials, jobs, members, outbox
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Outgoing
+from databazaar.service.database.tables import Outgoing, now
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.lifecycle import enter, locked_job
-from databazaar.service.states import JobState
+from databazaar.service.lifecycle import JobState, enter, locked_job
 from desk_market import SPEC, table
 from page_market import PageMarket
 from visitor import Response, Visitor

@@ -23,27 +23,25 @@ from databazaar.client.shapes import Account
 from databazaar.service import jobs
 from databazaar.service.http.context import Call
 from databazaar.service.http.pages import PageContext
-from databazaar.service.http.routes import Amount, Routes
+from databazaar.service.http.routes import Routes
 from sqlalchemy.orm import Session
 
 routes = Routes("probe")
 
 
-@routes.page("/probe", "probe", "Probe", role="consumer", forms=("form",), menu=("Buying", "Probe", 9))
+@routes.page("/probe", "probe", "Probe", role="consumer", menu=("Buying", 9))
 def probe_page(page: PageContext, session: Session) -> dict[str, int]:
     return {"number": len(jobs.own_jobs(session, page.caller))}
 
 
 @routes.form(
     "/probe",
-    "/probe",
     "{made.balance} are counted.",
-    role="consumer",
     page=probe_page,
     read=lambda page, form: {"balance": form.needed_amount("balance", page.currency)},
 )
 @routes.write("/probe", Account)
-def count(call: Call, session: Session, *, balance: Amount) -> Account:
+def count(call: Call, session: Session, *, balance: int) -> Account:
     """Counts."""
     return Account(name=call.caller.slug, balance=balance)
 '''

@@ -9,7 +9,7 @@ from databazaar.codes import Code
 from databazaar.service import cash, journal
 from databazaar.service.database.tables import Job
 from databazaar.service.hub.settlement import UNSOUND
-from databazaar.service.states import JobState
+from databazaar.service.lifecycle import JobState
 from page_market import PageMarket
 from visitor import Visitor
 
@@ -89,8 +89,8 @@ def test_money_comes_in_and_goes_out(market: PageMarket, visit: Callable[..., Vi
     assert "You have asked for 3.00 EUR" in buyer.sees(buyer.post("/money/payouts", source="cash", paid_out="3"))
     with market.database.read() as session:
         payout, deposit = cash.records(session, market.callers["hub"], state="requested")
-    assert hub.post(f"/operator/cash/{deposit.id}/refuse").status_code == 409
+    assert hub.post(f"/operator/cash/{deposit.id}/refuse").status_code == 422
     assert "Refused" in hub.sees(hub.post(f"/operator/cash/{deposit.id}/refuse", reason="nothing has come"))
-    assert hub.post(f"/operator/cash/{deposit.id}/confirm").status_code == 409
+    assert hub.post(f"/operator/cash/{deposit.id}/confirm").status_code == 422
     assert "Confirmed: 3.00 EUR" in hub.sees(hub.post(f"/operator/cash/{payout.id}/confirm", reference="17"))
     assert "nothing has come" in buyer.get("/money").text

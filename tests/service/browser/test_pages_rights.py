@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 
 from databazaar.service.http.cookies import cookie_name
-from databazaar.service.http.static_files import served
-from databazaar.service.states import JobState
+from databazaar.service.http.pages import served
+from databazaar.service.lifecycle import JobState
 from page_market import PageMarket
 from visitor import Visitor
 
@@ -23,7 +23,7 @@ PAGES = {
         "/jobs/{draft}/change",
         *(f"/jobs/{{{s}}}" for s in JobState),
     ),
-    "provider": ("/offers", "/offers/new", "/offers/{offer of north}", "/requests", "/queue", "/earnings"),
+    "provider": ("/offers", "/offers/new", "/offers/{offer of north}", "/requests", "/earnings"),
 }
 POSTS = {
     "operator": (
@@ -125,9 +125,9 @@ def test_static_files_are_kept_by_their_content(visit: Callable[..., Visitor]) -
 
 
 def test_the_vendored_files_are_those_that_were_released() -> None:
-    listed = re.findall(r"^\| (\S+) .* \| ([0-9a-f]{64}) \|$", served()["vendor/README.md"].content.decode(), re.M)
+    listed = re.findall(r"^\| (\S+) .* \| ([0-9a-f]{64}) \|$", served()["vendor/README.md"].decode(), re.M)
     assert len(listed) == 3
-    assert all(hashlib.sha256(served()[f"vendor/{name}"].content).hexdigest() == digest for name, digest in listed)
+    assert all(hashlib.sha256(served()[f"vendor/{name}"]).hexdigest() == digest for name, digest in listed)
 
 
 def test_who_provides_and_who_operates_come_in_elsewhere(visit: Callable[..., Visitor]) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from databazaar.learning.asked_rows import LEAST_ROWS, ask_cost, distinct_rows, visited_rows
 from databazaar.learning.oracles import build_oracle
-from databazaar.service import jobs, offers
+from databazaar.service import jobs, offers, submission
 from databazaar.service.errors import InvalidError
+from databazaar.service.policy import Policy
 from desk_market import SPEC, DeskMarket, table
 
 FEW: list[tuple[dict[str, Any], int]] = [
@@ -50,22 +51,22 @@ def test_an_ask_over_few_rows_is_refused_before_anybody_is_asked(small: DeskMark
     for oracle in ENOUGH:
         job_id = drafted(small, mode, oracle=oracle)
         with small.database.begin() as session:
-            assert jobs.submit(session, small["buyer"], small.settings, job_id).state == "agreed"
+            assert submission.submit(session, small["buyer"], small.settings, job_id).state == "agreed"
 
 
 def test_a_table_of_few_rows_is_not_offered(small: DeskMarket) -> None:
-    about: dict[str, Any] = {"name": "Few", "slug": "few", "description": "", "policy": {"price": 5}}
+    about: dict[str, Any] = {"name": "Few", "slug": "few", "description": "", "policy": Policy(price=5)}
     said = r"has 31 rows to learn from, and an ask must go over at least 32: add rows, or leave it out"
     with small.database.begin() as session:
         offer, few = small.offer(session, "north", 1), small.upload(session, "north", table(2, rows=31), "few.csv")
     with pytest.raises(InvalidError, match=f"few.csv {said}"), small.database.begin() as session:
-        offers.make_file_offer(session, small["north"], small.settings, file_id=few, **about)
+        offers.make_offer(session, small["north"], small.settings, file_id=few, **about)
     with pytest.raises(InvalidError, match=f"few.csv {said}"), small.database.begin() as session:
-        offers.new_version(session, small["north"], small.settings, offer.id, few)
+        offers.new_version(session, small["north"], offer.id, few)
     federated = replace(small.settings, federation=Path("/srv/federation"))
     columns = [{"name": "late", "kind": "number"}]
     with pytest.raises(InvalidError, match=f"the site north-few {said}"), small.database.begin() as session:
-        offers.make_site_offer(session, small["north"], federated, site="north-few", columns=columns, rows=31, **about)
+        offers.make_offer(session, small["north"], federated, site="north-few", columns=columns, rows=31, **about)
     with pytest.raises(InvalidError, match="policy: most_rows"), small.database.begin() as session:
         small.offer(session, "north", 3, "bounded", most_rows=31)
 

@@ -13,8 +13,8 @@ from databazaar.learning.asked_rows import LEAST_ROWS
 from databazaar.service.caller import SCOPES, Caller, allowed_scopes
 from databazaar.service.database.tables import Organisation
 from databazaar.service.errors import DeniedError
+from databazaar.service.lifecycle import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
 from databazaar.service.policy import Policy
-from databazaar.service.states import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
 
 ROLES = list(itertools.product([False, True], repeat=3))
 EVERY = frozenset({"read", "jobs", "offers", "money", "operate"})

@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
 from databazaar.config.market_data import load_data
 from databazaar.config.market_file import load_market
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.federation.pins import fingerprint, read_schema
-from databazaar.service import contracts, jobs, offers
+from databazaar.federation.accepted_schemas import fingerprint, read_schema
+from databazaar.service import contracts, jobs, offers, submission
+from databazaar.service.caller import Caller
 from databazaar.service.contracts import Needs
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Contract, Job, OfferVersion
+from databazaar.service.database.tables import Contract, Job, OfferVersion, now
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.folder import write_market
+from databazaar.service.lifecycle import ContractState
+from databazaar.service.policy import Policy
 from desk_market import SPEC, DeskMarket, table
 
 OWN = {**SPEC, "data": {**SPEC["data"], "features": ["weight"]}, "defence": {"kind": "none"}}
@@ -31,11 +34,15 @@ OWN = {**SPEC, "data": {**SPEC["data"], "features": ["weight"]}, "defence": {"ki
 FORTY = {"kind": "local-sgd", "steps": 5, "batch_size": 8}
 
 
+def asked_of(session: Session, caller: Caller) -> list[shapes.Contract]:
+    return contracts.own_contracts(session, caller, state=ContractState.REQUESTED, party="provider")
+
+
 def submitted(market: DeskMarket, session: Session, *chosen: str, **spec: Any) -> Job:
     holdout = market.upload(session, "buyer", table(9, 80))
     given: dict[str, Any] = {"spec": {**SPEC, **spec}, "files": {"holdout": holdout}, "offers": chosen}
     job = jobs.draft(session, market["buyer"], market.settings, name="Late parcels", **given)
-    return jobs.submit(session, market["buyer"], market.settings, job.id)
+    return submission.submit(session, market["buyer"], market.settings, job.id)
 
 
 def test_what_policies_decide_at_once(small: DeskMarket) -> None:
@@ -68,9 +75,9 @@ def test_where_nobody_agrees_the_job_has_failed(small: DeskMarket) -> None:
         job = jobs.draft(session, small["buyer"], small.settings, name="Late", spec=SPEC, **given)
         more = small.offer(session, "south", 3, "more")
         jobs.change(session, small["buyer"], small.settings, job.id, offers=[*job.offers, more.id])
-        offers.change_policy(session, small["north"], only.id, {"price": 5, "consumers": ["rival"]})
+        offers.change_policy(session, small["north"], only.id, Policy(price=5, consumers=("rival",)))
         offers.withdraw_offer(session, small["south"], more.id)
-        jobs.submit(session, small["buyer"], small.settings, job.id)
+        submission.submit(session, small["buyer"], small.settings, job.id)
     assert job.state == "failed"
     assert job.reason == (
         "nobody agreed: the offer is not open any more: choose another one; "
@@ -85,15 +92,15 @@ def test_what_a_provider_is_asked_and_decides(small: DeskMarket) -> None:
         small.offer(session, "south", 2, approval="by hand")
         job = submitted(small, session, "north-sales", "south-sales")
         assert job.state == "submitted"
-        (asked,) = contracts.requests(session, small["north"])
+        (asked,) = asked_of(session, small["north"])
         assert (asked.consumer_name, asked.job_name, asked.model) == ("Buyer", "Late parcels", "logistic")
         assert not {"budget", "escrow", "spec"} & set(vars(asked))
         (theirs,) = [view for view in contracts.own_contracts(session, small["buyer"]) if view.provider == "north"]
         assert theirs == contracts.own_contract(session, small["buyer"], asked.id)
         assert "consumers" not in theirs.terms and asked.terms["consumers"] == ["buyer", "rival"]
         contracts.decide(session, small["north"], asked.id, True)
-        assert job.state == "submitted" and contracts.requests(session, small["north"]) == []
-        (asked,) = contracts.requests(session, small["south"])
+        assert job.state == "submitted" and asked_of(session, small["north"]) == []
+        (asked,) = asked_of(session, small["south"])
         contracts.decide(session, small["south"], asked.id, False, " not this month ")
         assert (job.state, job.reason) == ("agreed", "1 of 2 providers agreed")
         assert contracts.own_contract(session, small["buyer"], asked.id).reason == "not this month"
@@ -105,7 +112,7 @@ def test_two_who_decide_at_once_end_in_one_decision(market: DeskMarket) -> None:
     with market.database.begin() as session:
         market.offer(session, "north", 1, approval="by hand")
         job = submitted(market, session, "north-sales")
-        (asked,) = contracts.requests(session, market["north"])
+        (asked,) = asked_of(session, market["north"])
     barrier, decided = threading.Barrier(2), []
 
     def decide(agree: bool) -> None:
@@ -134,7 +141,7 @@ def test_time_to_decide_ends(small: DeskMarket) -> None:
     with small.database.begin() as session:
         small.offer(session, "north", 1, approval="by hand", days_to_decide=3)
         job = submitted(small, session, "north-sales")
-        (asked,) = contracts.requests(session, small["north"])
+        (asked,) = asked_of(session, small["north"])
         assert asked.expires_at - asked.requested_at >= dt.timedelta(days=3) - dt.timedelta(seconds=9)
         assert contracts.expire_due(session) == 0
         session.execute(update(Contract).values(expires_at=now()))
@@ -151,9 +158,9 @@ def test_a_contract_pins_version_price_and_terms(small: DeskMarket) -> None:
     with small.database.begin() as session:
         offer = small.offer(session, "north", 1, most_accesses=7)
         job = submitted(small, session, "north-sales")
-        offers.change_policy(session, small["north"], offer.id, {"price": 50, "approval": "automatic"})
+        offers.change_policy(session, small["north"], offer.id, Policy(price=50, approval="automatic"))
         file_id = small.upload(session, "north", table(2))
-        offers.new_version(session, small["north"], small.settings, offer.id, file_id)
+        offers.new_version(session, small["north"], offer.id, file_id)
         offers.withdraw_offer(session, small["north"], offer.id)
         (view,) = contracts.own_contracts(session, small["north"], job.id)
         assert (view.version, view.price, view.terms["most_accesses"]) == (1, 5, 7)
@@ -206,7 +213,7 @@ def test_a_provider_may_keep_its_updates_from_consumers(small: DeskMarket) -> No
             offers=["north-sales", "south-sales"],
             mode="own",
         )
-        jobs.submit(session, small["buyer"], small.settings, job.id)
+        submission.submit(session, small["buyer"], small.settings, job.id)
         hosted = submitted(small, session, "north-sales", "south-sales")
         said = {
             (view.mode, view.offer): view.reason
@@ -230,19 +237,20 @@ def test_a_request_says_what_is_asked_and_a_site_may_see_the_schema(small: DeskM
     columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
     with small.database.begin() as session:
         small.offer(session, "north", 1)
-        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
-        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
+        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=3)}
+        offers.make_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
         submitted(small, session, "north-sales")
         site = replace(small, settings=hub)
         asked = submitted(site, session, "south-ward")
         own = jobs.draft(session, small["buyer"], hub, name="O", spec=OWN, files={}, offers=["south-ward"], mode="own")
-        jobs.submit(session, small["buyer"], hub, own.id)
-        (file,) = contracts.requests(session, small["north"], None)
-        ward, unseen = contracts.requests(session, small["south"])
+        submission.submit(session, small["buyer"], hub, own.id)
+        (file,) = contracts.own_contracts(session, small["north"], party="provider")
+        ward, unseen = asked_of(session, small["south"])
         for view in (file, ward):
             assert (view.target, view.task, view.mode, view.model) == ("late", "classification", "hosted", "logistic")
             assert view.columns == ["distance", "weight", "vehicle"] and view.rows == 32
         assert (file.kind, file.fingerprint, ward.kind) == ("file", None, "site")
+        assert ward.job_state is None, "nothing of a job that the provider has not agreed to"
         assert (unseen.mode, unseen.target, unseen.columns, unseen.fingerprint) == ("own", "late", ["weight"], None)
         for slug, view in (("north", file), ("south", unseen)):
             with pytest.raises(ConflictError, match="no schema to look at"):
@@ -262,13 +270,13 @@ def test_a_schema_that_no_site_takes_is_refused_before_anybody_is_asked(small: D
     hub = replace(small.settings, federation=Path("/srv/federation"))
     wide = "w" * 1001
     with small.database.begin() as session:
-        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=3)}
         columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
-        offer = offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
+        offer = offers.make_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
         version = session.scalars(select(OfferVersion).where(OfferVersion.offer_id == offer.id)).one()
         version.columns = [*columns, {"name": wide, "kind": "number"}]
         holdout = small.upload(session, "buyer", table(9, 80).replace(b"weight", wide.encode()))
         given: dict[str, Any] = {"spec": SPEC, "files": {"holdout": holdout}, "offers": ["south-ward"]}
         job = jobs.draft(session, small["buyer"], hub, name="Wide", **given)
         with pytest.raises(InvalidError, match=r"more than sites take \(numeric\): name fewer columns"):
-            jobs.submit(session, small["buyer"], hub, job.id)
+            submission.submit(session, small["buyer"], hub, job.id)

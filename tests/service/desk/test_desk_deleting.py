@@ -14,16 +14,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from databazaar.service import contracts, files, jobs, offers, specification
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import File, Job, OfferVersion
+from databazaar.service import contracts, files, jobs, offers, specification, submission
+from databazaar.service.database.tables import File, Job, OfferVersion, now
 from databazaar.service.errors import ConflictError, MissingError
 from databazaar.service.hub import sweeper
 from databazaar.service.hub.folder import write_market
 from databazaar.service.hub.sweeper import sweep_files
-from databazaar.service.lifecycle import enter, locked_job
+from databazaar.service.lifecycle import JobState, enter, locked_job
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from desk_market import SPEC, DeskMarket, table
 
 
@@ -66,7 +64,7 @@ def test_what_is_needed_stays_and_goes_when_it_is_not(market: DeskMarket) -> Non
     assert "the job 'Delays' uses it: withdraw or stop" in refused(market, "buyer", holdout)
     with market.database.begin() as session:
         market.pay_in(session, "buyer", 1000)
-        jobs.submit(session, market["buyer"], market.settings, job_id)
+        submission.submit(session, market["buyer"], market.settings, job_id)
         jobs.fund(session, market["buyer"], job_id)
         offers.withdraw_offer(session, market["north"], offer.id)
         data = write_market(session, market.settings, session.get_one(Job, job_id)).parent / "data"
@@ -98,7 +96,7 @@ def test_an_older_version_goes_and_the_newer_one_stays(small: DeskMarket) -> Non
         offer = small.offer(session, "north", 1)
         first = session.scalars(select(OfferVersion)).one().file_id or ""
         second = small.upload(session, "north", table(2))
-        offers.new_version(session, small["north"], small.settings, offer.id, second)
+        offers.new_version(session, small["north"], offer.id, second)
     deleted(small, "north", first)
     assert "newer version" in refused(small, "north", second)
     with small.database.read() as session:
@@ -274,6 +272,6 @@ def test_a_request_for_an_offer_whose_file_was_deleted_meanwhile_is_refused(smal
         offers.withdraw_offer(session, small["north"], offer.id)
     deleted(small, "north", sold)
     with pytest.raises(ConflictError, match="was deleted by its owner"), small.database.begin() as session:
-        jobs.submit(session, small["buyer"], small.settings, job_id)
+        submission.submit(session, small["buyer"], small.settings, job_id)
     with small.database.read() as session:
         assert contracts.own_contracts(session, small["buyer"]) == []

@@ -142,15 +142,11 @@ def test_names_are_shown_safely(name: str) -> None:
 
 
 def test_a_table_is_read_once_for_all_who_ask(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_reader, "_known", table_reader._known.__class__())
-    monkeypatch.setattr(table_reader, "REMEMBERED", 1)
     with small.database.begin() as session:
-        kept = [files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(table(n))) for n in (1, 2)]
-    last = files.path_of(small.settings, kept[1])
-    assert list(table_reader._known) == [last]
-    last.write_bytes(b"")
-    assert len(files.outline_of(small.settings, kept[1]).columns) == 4
-    assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in table_reader._known
+        first = files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(table(1)))
+        monkeypatch.setattr(files, "outline", lambda *_: pytest.fail("read again"))
+        again = files.keep(session, small["south"], small.settings, "u.csv", io.BytesIO(table(1)))
+    assert (first.rows, len(first.columns)) == (60, 4) == (again.rows, len(again.columns))
 
 
 @pytest.mark.process
@@ -171,7 +167,7 @@ def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, m
             with pytest.raises(TooManyError, match=words):
                 table_reader.outline(settings, path, whose=whose)
         (tmp_path / "go").touch()
-    assert table_reader.outline(settings, path, whose="a").rows == 60 and not table_reader._reading
+    assert table_reader.outline(settings, path, whose="a").rows == 60 and not table_reader._turns._busy.total()
 
 
 MORE_THAN_IT_HAS = "t.csv: the file takes more than the 0.1 GiB of memory or the 1 seconds that the hub has"
@@ -191,7 +187,7 @@ def test_a_file_that_ends_its_reader_does_not_end_the_hub(work: Callable[[Path],
     bounded = replace(small.settings, table_memory=2**27, table_seconds=1)
     with pytest.raises(InvalidError, match=re.escape(HOSTILE[work])) as refused:
         table_reader.read_apart(bounded, work, Path("digest.csv"), name="t.csv")
-    assert "a value" not in str(refused.value) and not table_reader._reading
+    assert "a value" not in str(refused.value) and not table_reader._turns._busy.total()
     with small.database.begin() as session:
         assert files.keep(session, small["north"], bounded, "t.csv", io.BytesIO(table(1))).size == len(table(1))
 

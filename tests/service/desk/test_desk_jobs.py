@@ -16,17 +16,15 @@ from sqlalchemy.orm import Session
 
 from databazaar.config.market_file import load_market, parse_market
 from databazaar.defence import Defence
-from databazaar.service import cash, contracts, files, jobs, journal, members, offers
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import File, Job, JobEvent
+from databazaar.service import cash, contracts, files, jobs, journal, members, offers, submission
+from databazaar.service.database.tables import File, Job, JobEvent, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, TooManyError
 from databazaar.service.hub.folder import write_market
-from databazaar.service.hub.queue import expected_wait
-from databazaar.service.jobs import submission
-from databazaar.service.lifecycle import contracts_of, enter, enter_contract, locked_job
+from databazaar.service.jobs import expected_wait
+from databazaar.service.lifecycle import ContractState, JobState, contracts_of, enter, enter_contract, locked_job
 from databazaar.service.notary.commands import about_job
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
-from databazaar.service.states import ContractState, JobState
 from databazaar.service.table_reader import EndedError, read_apart
 from desk_market import SPEC, DeskMarket, table
 
@@ -46,7 +44,7 @@ def agreed(market: DeskMarket, session: Session, **given: Any) -> Job:
     except MissingError:
         market.offer(session, "north", 1)
     job = drafted(market, session, "north-sales", **given)
-    return jobs.submit(session, market["buyer"], market.settings, job.id)
+    return submission.submit(session, market["buyer"], market.settings, job.id)
 
 
 def spec(section: str, **settings: Any) -> dict[str, Any]:
@@ -76,10 +74,8 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"spec": {**SPEC, "defence": "strict"}}, "job: defence"),
     ({"spec": {**SPEC, "ledger": {"url": "postgresql://x"}}}, "ledger is the market's to write"),
     ({"spec": {**SPEC, "engine": {"kind": "loop"}}}, "engine is the market's to write"),
-    ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write, but for compression:"),
-    ({"spec": {**SPEC, "federation": {"folder": "/", "compression": "zlib"}}}, "federation is the market's to write"),
+    ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write:"),
     ({"spec": {**SPEC, "federation": "zlib"}}, "federation is the market's to write"),
-    ({"spec": {**SPEC, "federation": {"compression": "zlib"}}}, "federation.compression is for sites"),
     ({"spec": {**SPEC, "providers": []}}, "providers is the market's to write"),
     ({"spec": {**SPEC, "market": 7}}, "job: market"),
     ({"spec": {}}, "job: market.budget is missing"),
@@ -110,8 +106,8 @@ def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: Desk
     with small.database.begin() as session:
         small.offer(session, "north", 1, approval="by hand")
         job = drafted(small, session, "north-sales", spec=spec("defence", kind=name))
-        jobs.submit(session, small["buyer"], small.settings, job.id)
-        (asked,) = contracts.requests(session, small["north"])
+        submission.submit(session, small["buyer"], small.settings, job.id)
+        (asked,) = contracts.own_contracts(session, small["north"], state=ContractState.REQUESTED, party="provider")
         contracts.decide(session, small["north"], asked.id, agree=True)
         market = load_market(write_market(session, small.settings, job))
         assert market.defence.chosen == Defence.named(name)
@@ -123,8 +119,8 @@ def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: Desk
 def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
     small: DeskMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `look` found, good or bad, `submit` has; a draft of another organisation is none of the caller's to look
-    at."""
+    """What `look` found `submit` has, and what is bad `look` refuses; a draft of another organisation is none of the
+    caller's to look at."""
     read: list[Path] = []
 
     def counted(settings: Settings, work: Any, path: Path, *more: Any, **named: Any) -> Any:
@@ -136,18 +132,17 @@ def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(77, 60))})
         with pytest.raises(MissingError):
-            jobs.look(session, small["rival"], small.settings, job.id)
+            submission.look(session, small["rival"], small.settings, job.id)
         assert not read
-        jobs.look(session, small["buyer"], small.settings, job.id)
+        submission.look(session, small["buyer"], small.settings, job.id)
         assert len(read) == 1
-        assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
-        jobs.look(session, small["buyer"], small.settings, job.id)
+        assert submission.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
+        submission.look(session, small["buyer"], small.settings, job.id)
         assert len(read) == 1
         odd = small.upload(session, "buyer", b"distance,late\n1,yes\n2,yes\n")
         job = drafted(small, session, "north-sales", files={"holdout": odd})
-        jobs.look(session, small["buyer"], small.settings, job.id)
         with pytest.raises(InvalidError, match=r"table\.csv: .*'late'"):
-            jobs.submit(session, small["buyer"], small.settings, job.id)
+            submission.look(session, small["buyer"], small.settings, job.id)
     assert len(read) == 2
 
 
@@ -165,7 +160,7 @@ def test_a_hold_out_that_cannot_be_read_now_holds_nobody_up(
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
         with pytest.raises(why):
-            jobs.look(session, small["buyer"], small.settings, job.id)
+            submission.look(session, small["buyer"], small.settings, job.id)
 
 
 def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) -> None:
@@ -176,12 +171,12 @@ def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) 
         path = files.path_of(small.settings, session.get_one(File, job.files["holdout"]))
         path.write_bytes(table(79, 60))
         with pytest.raises(InvalidError, match=r"is not what was uploaded any more: upload it again"):
-            jobs.submit(session, small["buyer"], small.settings, job.id)
+            submission.submit(session, small["buyer"], small.settings, job.id)
         path.unlink()
         with pytest.raises(InvalidError, match=r"table\.csv: the file does not exist"):
-            jobs.submit(session, small["buyer"], small.settings, job.id)
+            submission.submit(session, small["buyer"], small.settings, job.id)
         path.write_bytes(table(78, 60))
-        assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
+        assert submission.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
 
 
 def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:
@@ -197,11 +192,11 @@ def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:
         with pytest.raises(InvalidError):
             jobs.change(session, buyer, hub, job.id, name="Bad", spec=spec("market", budget="-1"))
         assert (job.name, job.budget) == ("Other", 100)
-        jobs.submit(session, buyer, hub, job.id)
+        submission.submit(session, buyer, hub, job.id)
         with pytest.raises(ConflictError, match="agreed"):
             jobs.change(session, buyer, hub, job.id, name="Late")
         with pytest.raises(ConflictError, match="agreed"):
-            jobs.submit(session, buyer, hub, job.id)
+            submission.submit(session, buyer, hub, job.id)
         assert [view.offer for view in contracts.own_contracts(session, buyer)] == ["south-sales"]
 
 
@@ -215,41 +210,36 @@ def test_tables_that_do_not_fit_are_found_before_anybody_is_asked(small: DeskMar
             small.offer(session, "north", 1)
             holdout = small.upload(session, "buyer", content, "holdout.csv")
             job = drafted(small, session, "north-sales", files={"holdout": holdout})
-            jobs.submit(session, small["buyer"], small.settings, job.id)
+            submission.submit(session, small["buyer"], small.settings, job.id)
         assert str(small.settings.home) not in str(fault.value)
 
 
 def test_offers_at_the_hub_and_sites_do_not_mix(small: DeskMarket) -> None:
     hub = replace(small.settings, federation=Path("/srv/federation"))
-    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=3)}
     columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
     with small.database.begin() as session:
         small.offer(session, "north", 1)
-        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
+        offers.make_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
         with pytest.raises(InvalidError, match="not both"):
             drafted(small, session, "north-sales", "south-ward")
         with pytest.raises(InvalidError, match="no federation any more"):
             drafted(small, session, "south-ward")
 
 
-def test_a_consumer_says_whether_large_messages_to_sites_are_compressed(small: DeskMarket) -> None:
-    """Both the hub's arbiter and the process that asks sites for the consumer's own hear it."""
+def test_sites_are_asked_for_the_consumer_and_by_the_job(small: DeskMarket) -> None:
+    """Both by the hub's arbiter and by the process that asks sites for the consumer's own."""
     hub = replace(small.settings, federation=Path("/srv/federation"))
-    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=3)}
     columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
-    said = spec("federation", compression="zlib")
     with small.database.begin() as session:
-        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
-        for given in (said, SPEC):
-            job = drafted(replace(small, settings=hub), session, "south-ward", spec=given)
-            jobs.submit(session, small["buyer"], hub, job.id)
-            hosted = load_market(write_market(session, hub, job)).federation
-            own = parse_market(about_job(session, hub, job)["market"], "job").federation
-            assert hosted is not None and own is not None
-            assert hosted.compression == own.compression == ("zlib" if given is said else "none")
-            assert (hosted.consumer, hosted.contract) == (own.consumer, own.contract) == ("buyer", job.id)
-        with pytest.raises(InvalidError, match=r"job: federation.compression = 'gzip'"):
-            drafted(replace(small, settings=hub), session, "south-ward", spec=spec("federation", compression="gzip"))
+        offers.make_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
+        job = drafted(replace(small, settings=hub), session, "south-ward", spec=SPEC)
+        submission.submit(session, small["buyer"], hub, job.id)
+        hosted = load_market(write_market(session, hub, job)).federation
+        own = parse_market(about_job(session, hub, job)["market"], "job").federation
+        assert hosted is not None and own is not None
+        assert (hosted.consumer, hosted.contract) == (own.consumer, own.contract) == ("buyer", job.id)
 
 
 def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) -> None:
@@ -262,14 +252,15 @@ def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) ->
         job = drafted(small, session, "north-sales", "south-sales")
         quote = jobs.quote(session, buyer, hub, job.id)
         assert (quote.budget, quote.most_fee, quote.escrow, quote.wait) == (40, 1, 41, 0.0)
-        assert {outlook.id: outlook.price for outlook in quote.quote.providers} == {"north-sales": 7, "south-sales": 5}
-        assert quote.shown().quote["rounds"]["high"] == quote.quote.rounds.high <= 8 + 1
-        assert jobs.quote(session, buyer, hub, job.id).quote is quote.quote  # simulated once
-        jobs.submit(session, buyer, hub, job.id)
-        (asked,) = contracts.requests(session, small["south"])
+        assert {one["id"]: one["price"] for one in quote.quote["providers"]} == {"north-sales": 7, "south-sales": 5}
+        assert quote.quote["rounds"]["high"] <= 8 + 1
+        simulated = jobs.LATEST[job.id]
+        assert jobs.quote(session, buyer, hub, job.id) == quote and jobs.LATEST[job.id] is simulated  # once
+        submission.submit(session, buyer, hub, job.id)
+        (asked,) = contracts.own_contracts(session, small["south"], state=ContractState.REQUESTED, party="provider")
         contracts.decide(session, small["south"], asked.id, False)
         quote = jobs.quote(session, buyer, hub, job.id)
-        assert [outlook.id for outlook in quote.quote.providers] == ["north-sales"]
+        assert [one["id"] for one in quote.quote["providers"]] == ["north-sales"]
         jobs.fund(session, buyer, job.id)
         with pytest.raises(ConflictError, match="not funded yet"):
             jobs.quote(session, buyer, hub, job.id)
@@ -314,7 +305,7 @@ def test_cash_that_was_asked_back_funds_nothing(market: DeskMarket) -> None:
     with market.database.begin() as session:
         job = agreed(market, session)
         market.pay_in(session, "buyer", 50)
-        asked = cash.request_withdrawal(session, market["buyer"], by_hand, 11)
+        asked = cash.request(session, market["buyer"], by_hand, "withdraw", 11)
         with pytest.raises(ConflictError, match=r"0\.39 EUR are there: deposit 0\.01 EUR more"):
             jobs.fund(session, market["buyer"], job.id)
         market.pay_in(session, "buyer", 1)
@@ -364,7 +355,7 @@ def test_stopping(small: DeskMarket) -> None:
             jobs.stop(session, buyer, hub, job.id)
         assert (queued.state, own.state, running.state) == ("settling", "funded", "running")
         assert all(job.stopped_by == "consumer" for job in (queued, own, running))
-        assert [event.detail for event in jobs.events_of(session, buyer, running.id, 5)][1:] == [
+        assert [event.detail for event in jobs.events_of(session, buyer, running.id)][6:] == [
             "the consumer asked to stop"
         ]
     assert (hub.job_folder(running.id) / "stop").read_bytes() == b""
@@ -385,7 +376,7 @@ def test_the_operator_stops_any_job_and_the_job_says_so(small: DeskMarket) -> No
 def test_withdrawing(small: DeskMarket) -> None:
     def waiting(session: Session) -> Job:
         job = drafted(small, session, "south-sales", "north-sales")
-        return jobs.submit(session, small["buyer"], small.settings, job.id)
+        return submission.submit(session, small["buyer"], small.settings, job.id)
 
     makes: list[Callable[[Session], Job]] = [lambda s: drafted(small, s, "north-sales"), waiting]
     with small.database.begin() as session:
@@ -397,7 +388,7 @@ def test_withdrawing(small: DeskMarket) -> None:
             jobs.withdraw(session, small["buyer"], job.id)
             assert job.state == "refunded"
         assert {view.state for view in contracts.own_contracts(session, small["buyer"])} == {"ended"}
-        assert contracts.requests(session, small["south"]) == []
+        assert contracts.own_contracts(session, small["south"], state=ContractState.REQUESTED, party="provider") == []
         with pytest.raises(ConflictError, match="stop it"):
             jobs.withdraw(session, small["buyer"], job.id)
 

@@ -14,15 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from databazaar.service import contracts, jobs, journal, members, offers
-from databazaar.service.database.columns import now
+from databazaar.service import contracts, jobs, journal, members, offers, submission
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Account, Contract, Job, JobEvent, Organisation
+from databazaar.service.database.tables import Account, Contract, Job, JobEvent, Organisation, now
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.jobs.funds import escrow_of
-from databazaar.service.lifecycle import contracts_of, enter
+from databazaar.service.jobs import escrow_of
+from databazaar.service.lifecycle import NEXT_OF_JOB, OVER, ContractState, JobState, contracts_of, enter
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
-from databazaar.service.states import NEXT_OF_JOB, OVER, ContractState, JobState
 from desk_market import SPEC, DeskMarket, desk_market, table
 
 ESCROWED = frozenset({JobState.FUNDED, JobState.QUEUED, JobState.RUNNING, JobState.SETTLING})
@@ -76,12 +75,12 @@ class Lives(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def submit(self, number: int) -> None:
         hub = self.market.settings
-        self.attempt(number, lambda s, j: jobs.submit(s, self.buyer, hub, j.id), {JobState.DRAFT})
+        self.attempt(number, lambda s, j: submission.submit(s, self.buyer, hub, j.id), {JobState.DRAFT})
 
     @rule(slug=st.sampled_from(["north", "south"]), number=NUMBERS, agree=st.booleans())
     def decide(self, slug: str, number: int, agree: bool) -> None:
         with self.market.database.begin() as session:
-            asked = contracts.requests(session, self.market[slug])
+            asked = contracts.own_contracts(session, self.market[slug], state=ContractState.REQUESTED, party="provider")
             if asked:
                 contracts.decide(session, self.market[slug], asked[number % len(asked)].id, agree)
 
@@ -95,7 +94,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(slug=st.sampled_from(["north", "south"]), hand=st.booleans(), price=st.integers(1, 9))
     def change_policy(self, slug: str, hand: bool, price: int) -> None:
-        policy = {"price": price, "approval": "by hand" if hand else "automatic"}
+        policy = Policy(price=price, approval="by hand" if hand else "automatic")
         with self.market.database.begin() as session:
             (offer,) = offers.own_offers(session, self.market[slug])
             offers.change_policy(session, self.market[slug], offer.id, policy)

@@ -12,8 +12,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import select, update
 
 from databazaar.service import cash, credentials, journal, members
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Organisation, Person, Token
+from databazaar.service.database.tables import Organisation, Person, Token, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, UnknownCallerError
 from desk_market import DeskMarket
 
@@ -267,7 +266,7 @@ def test_an_operators_token_lets_nobody_in_and_reads_what_it_may(small: DeskMark
         credentials.issue_link(session, hub, small["buyer"].person_id or "")
         assert members.invite(session, token, name="E", slug="e", email="ann@e.example", consumes=True).secret
         assert members.disable_person(session, token, small["rival"].person_id or "").disabled_at
-        cash.request_deposit(session, small["buyer"], settings, 7)
+        cash.request(session, small["buyer"], settings, "deposit", 7)
         small.pay_in(session, "buyer", 7)
         assert [len(cash.records(session, one)) for one in (token, reading)] == [1, 0]
         assert [len(journal.accounts_of(session, one)) for one in (token, reading)] == [2, 0]

@@ -10,7 +10,7 @@ import pytest
 
 from databazaar.service import members, offers
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
-from databazaar.service.policy import Policy
+from databazaar.service.policy import Policy, read_policy
 from desk_market import DeskMarket, table
 
 COLUMNS = [{"name": "a", "kind": "number"}]
@@ -42,7 +42,7 @@ def test_who_is_shown_an_offer(small: DeskMarket) -> None:
         assert seen("buyer") == seen("hub") == ["north-sales", "south-sales"]
         assert seen("rival") == seen("north") == ["north-sales"]
         assert seen("south") == ["south-sales"]  # its own; others' offers are for consumers
-        offers.change_policy(session, small["south"], only.id, {"price": 7})
+        offers.change_policy(session, small["south"], only.id, Policy(price=7))
         assert seen("rival") == ["north-sales", "south-sales"]
         offers.withdraw_offer(session, small["south"], only.id)
         assert seen("buyer") == ["north-sales"]
@@ -58,7 +58,7 @@ def test_a_new_version_is_for_later_jobs(small: DeskMarket) -> None:
         offer = small.offer(session, "north", 1)
         first = offers.current_version(session, offer)
         file_id = small.upload(session, "north", table(2, rows=99))
-        second = offers.new_version(session, small["north"], small.settings, offer.id, file_id)
+        second = offers.new_version(session, small["north"], offer.id, file_id)
         assert (second.number, second.rows) == (2, 99)
         assert offers.current_version(session, offer) is second and first.number == 1
         assert offers.listing(session, small["buyer"], offer.id).version == 2
@@ -83,7 +83,7 @@ def test_a_policy_that_cannot_be_is_refused_in_one_sentence(small: DeskMarket) -
         offer = small.offer(session, "north", 1)
     for policy, said in UNFIT_POLICIES:
         with pytest.raises(InvalidError, match=said), small.database.begin() as session:
-            offers.change_policy(session, small["north"], offer.id, policy)
+            offers.change_policy(session, small["north"], offer.id, read_policy(policy))
 
 
 def test_slugs_begin_with_the_organisations_and_are_nobody_elses(small: DeskMarket) -> None:
@@ -98,16 +98,16 @@ def test_slugs_begin_with_the_organisations_and_are_nobody_elses(small: DeskMark
 
 
 def test_sites(small: DeskMarket) -> None:
-    given: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3, "epsilon": 8.0}}
+    given: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": Policy(price=3, epsilon=8.0)}
     federated = replace(small.settings, federation=Path("/srv/federation"))
     with small.database.begin() as session:
         with pytest.raises(ConflictError, match="no federation"):
-            offers.make_site_offer(session, small["north"], small.settings, site="north-ward", columns=COLUMNS, **given)
-        site = offers.make_site_offer(session, small["north"], federated, site="north-ward", columns=COLUMNS, **given)
+            offers.make_offer(session, small["north"], small.settings, site="north-ward", columns=COLUMNS, **given)
+        site = offers.make_offer(session, small["north"], federated, site="north-ward", columns=COLUMNS, **given)
         assert offers.listing(session, small["buyer"], site.id).rows is None
         with pytest.raises(ConflictError, match="is a site"):
             file_id = small.upload(session, "north", table(1))
-            offers.new_version(session, small["north"], federated, site.id, file_id)
+            offers.new_version(session, small["north"], site.id, file_id)
 
 
 UNFIT_SITES: list[tuple[dict[str, Any], str]] = [
@@ -122,10 +122,11 @@ UNFIT_SITES: list[tuple[dict[str, Any], str]] = [
 
 
 def test_what_a_site_must_say(small: DeskMarket) -> None:
-    given = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}, "site": "north-ward"}
+    policy = Policy(price=3)
+    given = {"name": "Ward", "slug": "ward", "description": "", "policy": policy, "site": "north-ward"}
     federated = replace(small.settings, federation=Path("/srv/federation"))
     for changed, said in UNFIT_SITES:
         with pytest.raises(InvalidError, match=said), small.database.begin() as session:
-            offers.make_site_offer(session, small["north"], federated, **{**given, "columns": COLUMNS, **changed})
+            offers.make_offer(session, small["north"], federated, **{**given, "columns": COLUMNS, **changed})
     with small.database.read() as session, pytest.raises(MissingError):
         offers.listing(session, small["north"], "north-ward")

@@ -9,24 +9,25 @@ import inspect
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
 
-from databazaar.service import contracts, credentials, files, jobs, members, offers, outbox
+from databazaar.files import write_whole
+from databazaar.service import contracts, credentials, files, jobs, members, offers, outbox, submission
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Market, Offer
 from databazaar.service.errors import DeniedError, InvalidError, MissingError
-from databazaar.service.lifecycle import contracts_of
+from databazaar.service.lifecycle import ContractState, contracts_of
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
 
-MODULES: tuple[ModuleType, ...] = (members, credentials, files, offers, contracts, jobs, outbox)
-POLICY = {"price": 5}
+MODULES: tuple[ModuleType, ...] = (members, credentials, files, offers, contracts, jobs, submission, outbox)
+POLICY = Policy(price=5)
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,7 @@ def _upload(world: World, session: Session, caller: Caller) -> Any:
 
 def _file_offer(world: World, session: Session, caller: Caller) -> Any:
     named: dict[str, Any] = {"name": "New", "slug": "new", "description": "", "policy": POLICY}
-    return offers.make_file_offer(session, caller, world.settings, file_id=world.ids["table"], **named)
-
-
-def _site_offer(world: World, session: Session, caller: Caller) -> Any:
-    named: dict[str, Any] = {"name": "New", "slug": "site", "description": "", "policy": POLICY}
-    columns, site = [{"name": "a", "kind": "number"}], f"{caller.slug}-site"
-    settings = replace(world.settings, federation=Path("/nowhere"))
-    return offers.make_site_offer(session, caller, settings, site=site, columns=columns, **named)
+    return offers.make_offer(session, caller, world.settings, file_id=world.ids["table"], **named)
 
 
 def _draft(world: World, session: Session, caller: Caller) -> Any:
@@ -89,7 +83,7 @@ def _schema(world: World, session: Session, caller: Caller) -> Any:
         job = session.get_one(Job, contract.job_id)
         session.get_one(Offer, contract.offer_id).kind = "site"
         job.needs = {**job.needs, "fingerprint": "f" * 64}
-        contracts.keep_schema(world.settings, job.id, b"{}")
+        write_whole(world.settings.job_folder(job.id) / contracts.SCHEMA, b"{}")
     return contracts.schema_of(session, caller, world.settings, world.ids["contract"])
 
 
@@ -157,16 +151,15 @@ DEEDS: dict[str, Deed] = {
         lambda w, s, c: files.own_file(s, c, w.ids["holdout"]), "buyer", "rival", MissingError, "hub", MissingError
     ),
     "files.own_files": Deed(
-        lambda w, s, c: [kept for kept in files.own_files(s, c) if kept.file.id == w.ids["holdout"]],
+        lambda w, s, c: [kept for kept in files.own_files(s, c) if kept.id == w.ids["holdout"]],
         *("buyer", "rival", "nothing", "hub", "nothing", "read"),
     ),
     "files.delete": Deed(
         lambda w, s, c: files.delete(s, c, w.ids["spare"]), "buyer", "rival", MissingError, "hub", DeniedError, "jobs"
     ),
-    "offers.make_file_offer": Deed(_file_offer, "north", "south", MissingError, "buyer", DeniedError, "offers"),
-    "offers.make_site_offer": Deed(_site_offer, "north", None, wrong="buyer", lacking="offers"),
+    "offers.make_offer": Deed(_file_offer, "north", "south", MissingError, "buyer", DeniedError, "offers"),
     "offers.new_version": Deed(
-        lambda w, s, c: offers.new_version(s, c, w.settings, w.ids["offer"], w.ids["table"]),
+        lambda w, s, c: offers.new_version(s, c, w.ids["offer"], w.ids["table"]),
         *("north", "south", MissingError, "buyer", DeniedError, "offers"),
     ),
     "offers.change_policy": Deed(
@@ -197,9 +190,6 @@ DEEDS: dict[str, Deed] = {
         lambda w, s, c: contracts.decide(s, c, w.ids["contract"], True),
         *("north", "south", MissingError, "buyer", DeniedError, "offers"),
     ),
-    "contracts.requests": Deed(
-        lambda w, s, c: contracts.requests(s, c), "north", "south", "nothing", "buyer", "nothing", "read"
-    ),
     "contracts.queues": Deed(
         lambda w, s, c: contracts.queues(s, c), "north", "rival", "nothing", "buyer", "nothing", "read"
     ),
@@ -211,16 +201,13 @@ DEEDS: dict[str, Deed] = {
         *("buyer", "rival", MissingError, "south", MissingError, "read"),
     ),
     "contracts.schema_of": Deed(_schema, "north", "rival", MissingError, "south", MissingError, "read"),
-    "contracts.earnings": Deed(
-        lambda w, s, c: contracts.earnings(s, c), "north", "south", "nothing", "buyer", "nothing", "read"
-    ),
     "jobs.draft": Deed(_draft, "buyer", "rival", MissingError, "north", DeniedError, "jobs"),
     "jobs.change": Deed(
         lambda w, s, c: jobs.change(s, c, w.settings, w.ids["draft"], name="Other"),
         *("buyer", "rival", MissingError, "north", DeniedError, "jobs"),
     ),
-    "jobs.submit": Deed(
-        lambda w, s, c: jobs.submit(s, c, w.settings, w.ids["draft"]),
+    "submission.submit": Deed(
+        lambda w, s, c: submission.submit(s, c, w.settings, w.ids["draft"]),
         *("buyer", "rival", MissingError, "hub", DeniedError, "jobs"),
     ),
     "jobs.quote": Deed(
@@ -242,16 +229,11 @@ DEEDS: dict[str, Deed] = {
         lambda w, s, c: jobs.own_job(s, c, w.ids["draft"]),
         *("buyer", "rival", MissingError, "north", MissingError, "read"),
     ),
-    "jobs.refuse_others": Deed(
-        lambda w, s, c: jobs.refuse_others(s, c, w.ids["draft"]),
-        *("buyer", "rival", MissingError, "north", MissingError, "read"),
-    ),
-    "jobs.look": Deed(
-        lambda w, s, c: jobs.look(s, c, w.settings, w.ids["draft"]),
+    "submission.look": Deed(
+        lambda w, s, c: submission.look(s, c, w.settings, w.ids["draft"]),
         *("buyer", "rival", MissingError, "hub", DeniedError, "jobs"),
     ),
     "jobs.own_jobs": Deed(lambda w, s, c: jobs.own_jobs(s, c), "buyer", "rival", "nothing", "hub", "nothing", "read"),
-    "jobs.all_jobs": Deed(lambda w, s, c: jobs.all_jobs(s, c), "hub", None, wrong="buyer", lacking="operate"),
     "jobs.events_of": Deed(
         lambda w, s, c: jobs.events_of(s, c, w.ids["draft"]),
         *("buyer", "rival", MissingError, "north", MissingError, "read"),
@@ -302,8 +284,8 @@ def world(make_url: Callable[[str], str], tmp_path_factory: pytest.TempPathFacto
             job("c", "north-sales"),
         )
         for submitted in (asking, ids["agreed"], ids["queued"]):
-            jobs.submit(session, buyer, settings, submitted)
-        (asked,) = contracts.requests(session, market["north"])
+            submission.submit(session, buyer, settings, submitted)
+        (asked,) = contracts.own_contracts(session, market["north"], state=ContractState.REQUESTED, party="provider")
         ids["contract"] = asked.id
         jobs.fund(session, buyer, ids["queued"])
         for contract in contracts_of(session, session.get_one(Job, ids["queued"])):
@@ -327,7 +309,10 @@ def deeds_of(module: ModuleType) -> set[str]:
 
 
 def test_the_table_has_every_deed() -> None:
-    inner = {"credentials.own_person"}  # of issue_link and disable_person
+    inner = {
+        "credentials.own_person",
+        "jobs.job_to_change",
+    }  # of issue_link and disable_person, and of what changes jobs
     assert set(DEEDS) == set().union(*map(deeds_of, MODULES)) - inner
 
 
@@ -400,7 +385,25 @@ def test_the_operator_looks_at_every_job_and_changes_none(world: World) -> None:
     hub = world.market["hub"]
     with world.market.database.read() as session:
         assert jobs.own_job(session, hub, world.ids["draft"]).name == "draft"
-        assert {job.name for job in jobs.all_jobs(session, hub)} >= {"draft", "asking"}
+        for caller in (world.market["buyer"], without(hub, "operate")):
+            with pytest.raises(DeniedError):
+                jobs.own_jobs(session, caller, everybodys=True)
+        assert {job.name for job in jobs.own_jobs(session, hub, everybodys=True)} >= {"draft", "asking"}
         with pytest.raises(MissingError):
             jobs.own_job(session, without(hub, "operate"), world.ids["draft"])
         assert len(offers.browse(session, hub)) == 2
+
+
+def test_only_a_provider_offers_a_site_and_only_its_own(world: World) -> None:
+    hub = replace(world.settings, federation=world.settings.home / "federation")
+    named: dict[str, Any] = {
+        "name": "Ward",
+        "slug": "ward",
+        "policy": POLICY,
+        "columns": [{"name": "x", "kind": "number"}],
+    }
+    with world.market.database.read() as session:
+        with pytest.raises(DeniedError):
+            offers.make_offer(session, world.market["buyer"], hub, site="buyer-ward", **named)
+        with pytest.raises(InvalidError, match="must be 'south-ward'"):
+            offers.make_offer(session, world.market["south"], hub, site="north-ward", **named)

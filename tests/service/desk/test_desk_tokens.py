@@ -11,8 +11,7 @@ from sqlalchemy import update
 
 from databazaar.service import credentials, members
 from databazaar.service.credentials import digest_of, new_token
-from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Organisation, Person, Token
+from databazaar.service.database.tables import Organisation, Person, Token, now
 from databazaar.service.errors import DeniedError, InvalidError, MissingError, UnknownCallerError
 from desk_market import DeskMarket
 

@@ -20,10 +20,11 @@ from databazaar.config.jobs import market_job
 from databazaar.config.market_file import load_market
 from databazaar.config.toml_text import toml_text
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs, offers, specification
+from databazaar.service import jobs, offers, specification, submission
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import InvalidError
 from databazaar.service.hub.folder import write_market
+from databazaar.service.policy import Policy
 from desk_market import SPEC, DeskMarket, table
 
 RICH: dict[str, Any] = {
@@ -44,7 +45,7 @@ def agreed(market: DeskMarket, session: Session, spec: dict[str, Any], **files: 
     market.offer(session, "south", 2, price=7)
     given: dict[str, Any] = {"files": files, "offers": ["south-sales", "north-sales"]}
     job = jobs.draft(session, market["buyer"], market.settings, name='Late "parcels" ✓', spec=spec, **given)
-    return jobs.submit(session, market["buyer"], market.settings, job.id)
+    return submission.submit(session, market["buyer"], market.settings, job.id)
 
 
 def run(market_toml: Path, out: Path, id: str) -> dict[str, Any]:
@@ -105,13 +106,13 @@ def test_a_market_of_sites_is_federated(small: DeskMarket) -> None:
             "name": "Ward",
             "slug": "ward",
             "description": "",
-            "policy": {"price": 3, "approval": "automatic"},
+            "policy": Policy(price=3, approval="automatic"),
         }
-        offers.make_site_offer(session, small["north"], hub, site="north-ward", columns=columns, **made)
+        offers.make_offer(session, small["north"], hub, site="north-ward", columns=columns, **made)
         holdout = small.upload(session, "buyer", table(9, 80))
         given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-ward"]}
         job = jobs.draft(session, small["buyer"], hub, name="Wards", spec=SPEC, **given)
-        jobs.submit(session, small["buyer"], hub, job.id)
+        submission.submit(session, small["buyer"], hub, job.id)
         market = load_market(write_market(session, hub, job))
     assert market.engine.kind == "federated" and market.federation is not None
     assert market.federation.folder == Path("/srv/federation")

@@ -20,9 +20,8 @@ from databazaar.service.hub import settlement, supervisor
 from databazaar.service.hub.folder import HELD, write_market
 from databazaar.service.hub.settlement import UNSOUND, UnsoundError
 from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.lifecycle import enter
+from databazaar.service.lifecycle import JobState, enter
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from hub_market import HubMarket, hub_market, wrong_with_books
 from played_jobs import play_rounds
 

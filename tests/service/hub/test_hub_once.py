@@ -15,14 +15,13 @@ import pytest
 from databazaar.config.market_file import parse_market
 from databazaar.errors import LedgerError
 from databazaar.ledger import audit_entries
-from databazaar.service import jobs, specification
+from databazaar.service import jobs, specification, submission
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.hub import runner, settlement
 from databazaar.service.hub.folder import write_market
-from databazaar.service.lifecycle import enter
+from databazaar.service.lifecycle import JobState, enter
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import OFFERS, SPECS, HubMarket, hub_market
 
@@ -61,8 +60,8 @@ def test_a_job_is_composed_once_and_its_ledger_replayed_twice(sqlite_database: D
     job_id = market.jobs["plain"] = drafted(market)
     with counted(compose=specification.compose, parse=parse_market, replay=audit_entries) as calls:
         with market.database.begin() as session:
-            jobs.look(session, buyer, settings, job_id)
-            jobs.submit(session, buyer, settings, job_id)
+            submission.look(session, buyer, settings, job_id)
+            submission.submit(session, buyer, settings, job_id)
             for _ in range(3):
                 jobs.quote(session, buyer, settings, job_id)
             jobs.fund(session, buyer, job_id)

@@ -12,16 +12,14 @@ import pytest
 from sqlalchemy import func, select
 
 from databazaar.service import credentials, outbox
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Answered, Contract, Job, Outgoing, Token
-from databazaar.service.hub.lock import HubLock, HubLockedError
-from databazaar.service.hub.queue import expected_wait, next_queued, who_makes_room
-from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.hub.sweeper import Sweeper, sweep
-from databazaar.service.lifecycle import enter, locked_job
+from databazaar.service.database.tables import Answered, Contract, Job, Outgoing, Token, now
+from databazaar.service.home import HubLock, HubLockedError
+from databazaar.service.hub.supervisor import Supervisor, next_queued, who_makes_room
+from databazaar.service.hub.sweeper import sweep, sweepers
+from databazaar.service.jobs import expected_wait
+from databazaar.service.lifecycle import JobState, enter, locked_job
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from desk_market import DeskMarket, desk_market
 
 
@@ -121,7 +119,7 @@ def test_a_second_hub_is_refused_in_the_same_home(hub: HubLock, database: Databa
 def test_a_second_hub_is_refused_on_the_same_database(
     hub: HubLock, database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.service.hub.lock.PATIENCE", 0.2)
+    monkeypatch.setattr("databazaar.service.home.PATIENCE", 0.2)
     with pytest.raises(HubLockedError, match="another hub works on this database"):
         HubLock(replace(settings, home=tmp_path / "elsewhere"), database)
     hub.still()
@@ -184,10 +182,12 @@ def test_the_sweeper_goes_on_when_something_fails(
         raise ZeroDivisionError
 
     monkeypatch.setattr("databazaar.service.hub.sweeper.sweep", failing)
-    monkeypatch.setattr("databazaar.service.hub.sweeper.EVERY", 0.01)
-    sweeper = Sweeper(settings, desk.database)
-    sweeper.start()
-    while not swept:
+    monkeypatch.setattr("databazaar.service.hub.sweeper.RARELY", 0.01)
+    every = sweepers(settings, desk.database)
+    for sweeper in every:
+        sweeper.start()
+    while len(swept) < 2:
         time.sleep(0.01)
-    sweeper.stop()
-    assert "the sweeper failed, and goes on" in caplog.text
+    for sweeper in every:
+        sweeper.stop()
+    assert "sweeper failed, and goes on" in caplog.text

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.codes import Code
-from databazaar.federation.pins import Pins
+from databazaar.federation.accepted_schemas import AcceptedSchemas
 from databazaar.federation.records import AccessRecord
 from databazaar.runs.folder import RunFolder
 from databazaar.service import contracts, journal
@@ -111,7 +111,7 @@ def _assert_told(town: Town) -> None:
     """Contracts, receipts and ε; and what sites know of who asked."""
     market = town.market
     with market.database.read() as session:
-        made = contracts.requests(session, market.desk["south"], None)
+        made = contracts.own_contracts(session, market.desk["south"], party="provider")
         paid = {one.id for one in made if one.paid}
         receipts = set(session.scalars(select(Receipt.contract_id)))
         held = journal.balance(session, journal.earned("south"))
@@ -125,10 +125,10 @@ def _assert_told(town: Town) -> None:
         for one in AccessRecord(town.sites.root / "north-site" / "answers.jsonl").questions()
     }
     assert {(name, market.jobs[name]) for name in CONSUMERS} <= asked
-    pinned = Pins(town.sites.root / "north-site").accepted()
+    pinned = AcceptedSchemas(town.sites.root / "north-site").accepted()
     shown = {one.consumer: one.fingerprint for one in made if one.offer == "south-site"}
-    assert {known["consumer"]: name for name, known in pinned.items()} == shown
-    assert {known["contract"] for known in pinned.values()} <= set(market.jobs.values())
+    assert {known.consumer: name for name, known in pinned.items()} == shown
+    assert {known.contract for known in pinned.values()} <= set(market.jobs.values())
 
 
 def test_a_schema_beyond_what_sites_let_come_is_refunded_with_the_remedy_and_accepted_by_its_file(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from sqlalchemy import select
 from databazaar import BazaarError
 from databazaar.codes import Code
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.names import LEDGER
+from databazaar.runs.notes import LEDGER
 from databazaar.service import jobs, offers
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
 from databazaar.service.http.job_page import told_of
@@ -23,9 +21,9 @@ from databazaar.service.hub import progress, runner, supervisor
 from databazaar.service.hub.folder import HELD, write_market
 from databazaar.service.hub.progress import progress_of
 from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.lifecycle import enter
+from databazaar.service.lifecycle import JobState, enter
+from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import SPEC, HubMarket, hub_market, install_plugin, outcome_of_run, run_alone, wrong_with_books
 
@@ -45,7 +43,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     whose table is not what it was."""
     monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.1)
     market = hub_market(database, settings)
-    market.settings = Settings(**{**vars(market.settings), "attempts": 2, "lease": 60.0, "runners": 4})
+    market.settings = Settings(**{**vars(market.settings), "attempts": 2, "runners": 4})
     whole = {name: run_alone(market, name, tmp_path / name) for name in market.jobs}
     market.add("long", LONG, "rival")
     lost = market.add("lost", LONG, content=table(7, rows=50))
@@ -59,8 +57,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
         hub.wake()
         market.wait(lambda: progress.played(market.settings, market.jobs["long"]) > 2, "the long job does not run")
         running = market.job("long")
-        assert running.id in hub.running and running.lease_owner == hub.id
-        assert running.lease_until is not None and running.lease_until > now() + dt.timedelta(seconds=10)
+        assert running.id in hub.running
         with database.begin() as session:
             jobs.stop(session, market.desk["rival"], market.settings, running.id)
         market.wait(market.over, "not all jobs are over")
@@ -99,14 +96,14 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
             job = session.get_one(Job, market.jobs[name])
             write_market(session, market.settings, job)
             enter(session, job, JobState.RUNNING)
-            job.lease_owner, job.stopped_by = "0" * 32, "consumer" if stops else ""
+            job.stopped_by = "consumer" if stops else ""
     hub = Supervisor(market.settings, market.database)
     hub.start()
     market.wait(lambda: progress.played(market.settings, market.jobs["left"]) > 1)
     market.wait(lambda: market.job("stopped").state == "refunded")
     hub.stop()
     left = market.job("left")
-    assert (left.state, left.attempts, left.lease_owner, left.reason) == ("queued", 0, None, "the hub was stopped")
+    assert (left.state, left.attempts, left.reason) == ("queued", 0, "the hub was stopped")
     with market.database.read() as session:
         told = [event.detail for event in jobs.events_of(session, market.desk["buyer"], left.id)]
     assert "its runner was lost" in told
@@ -117,7 +114,7 @@ def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
 ) -> None:
     """One runner, and at first a turn that is over as soon as a round is."""
     market = hub_market(sqlite_database, settings, ())
-    market.add("long", {**SPEC, "market": {"budget": "10.00", "per_round": 2, "seed": 6}})
+    market.add("long", {**SPEC, "market": {"budget": "4.00", "per_round": 2, "seed": 6}})
     alone = run_alone(market, "long", tmp_path / "long")
     market.add("network", buyer="rival")
     market.settings = replace(market.settings, runners=1, turn=0.0)
@@ -237,10 +234,10 @@ def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, 
     few = [lines[0], *lines[1:32], *(line.rsplit(",", 1)[0] + "," for line in lines[32:])]
     with sqlite_database.begin() as session:
         desk = market.desk
-        terms = {"price": 5, "approval": "automatic"}
+        terms = Policy(price=5, approval="automatic")
         given: dict[str, Any] = {"name": "Few", "slug": "few", "description": "", "policy": terms}
         file_id = desk.upload(session, "north", ("\n".join(few) + "\n").encode())
-        offers.make_file_offer(session, desk["north"], market.settings, file_id=file_id, **given)
+        offers.make_offer(session, desk["north"], market.settings, file_id=file_id, **given)
     job_id = market.add("few", LONG, offers=("north-few", "south-sales"))
     with sqlite_database.begin() as session:
         write_market(session, market.settings, session.get_one(Job, job_id))

@@ -20,7 +20,7 @@ from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
 from databazaar.market.loop import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub import progress
-from databazaar.service.notary.open_runs import OpenRuns
+from databazaar.service.notary.answerers import Pool
 from databazaar.service.notary.run import MOST_ENTRIES, REPLIES, NotarisedRun, close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from small_markets import torch_market
@@ -290,7 +290,7 @@ def test_a_note_that_cannot_be_read_is_said(new_run: NotarisedRun, steps: Steps)
 
 
 def test_only_so_many_runs_are_at_hand_and_one_that_was_closed_is_not(steps: Steps, tmp_path: Path) -> None:
-    held, opened = OpenRuns(1), list[NotarisedRun]()
+    held, opened = Pool[NotarisedRun](1), list[NotarisedRun]()
 
     def open_run(name: str) -> NotarisedRun:
         opened.append(NotarisedRun.begin(tmp_path / name / "run", ID, "Own"))

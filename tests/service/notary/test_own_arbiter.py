@@ -13,15 +13,14 @@ from cli_markets import bazaar
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.reports.written import write_report
+from databazaar.reports.run_page import write_report
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, TooManyError
 from databazaar.service.hub import runner
 from databazaar.service.hub.folder import write_market
 from databazaar.service.hub.settlement import settle
-from databazaar.service.lifecycle import locked_job
+from databazaar.service.lifecycle import JobState, locked_job
 from databazaar.service.notary.answerers import Answerers
-from databazaar.service.states import JobState
 from own_arbiters import (
     HOLDOUT,
     OwnMarket,
@@ -104,7 +103,7 @@ def test_a_run_that_has_begun_keeps_its_files(own: OwnMarket, undisturbed: tuple
 
 def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: OwnMarket) -> None:
     first, second = own.found(own.job()), own.found(own.job())
-    answerers = Answerers(1, 2**20, patience=0.1)
+    answerers = Answerers(1, patience=0.1)
     try:
         with answerers.of(first.id, "a", lambda: own.notaries._about(first)) as one:
             with (

@@ -13,11 +13,11 @@ import torch
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
 from databazaar.client.connection import HubError
-from databazaar.client.own_arbiter import HubTransport, NotaryClient
+from databazaar.client.own_arbiter import NotaryClient
 from databazaar.ledger import Entry
 from databazaar.market.arbiter import Arbiter
 from databazaar.service import credentials
-from databazaar.service.states import JobState
+from databazaar.service.lifecycle import JobState
 from own_arbiters import (
     EnoughError,
     OwnMarket,
@@ -71,7 +71,7 @@ def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple
     with pytest.raises(HubError, match="is no provider of this job"):
         asked(own, job, arbiter, ["west-sales"])
     with own.notary(job, attempts=1) as notary, pytest.raises(HubError, match="the question cannot be read"):
-        notary.ask(names, b"DBZ1 and nothing else", 30.0)
+        notary.request(names, b"DBZ1 and nothing else", 30.0)
     idle = sorted({"north-sales", "south-sales"} - set(names))
     for name in idle:
         with pytest.raises(HubError, match="is not drawn in round 0"):
@@ -177,7 +177,7 @@ class _Odd(NotaryClient):
 def test_a_hub_that_answers_something_else_is_not_believed() -> None:
     with _Odd("http://127.0.0.1:9", "x" * 20, "0" * 32) as odd:
         with pytest.raises(HubError, match="cannot be read"):
-            odd.ask(["north"], b"", 1.0)
-        assert HubTransport(odd).wait_for(["north"], 0.0) == []
-        assert HubTransport(odd).wait_for(["north", "south"], 0.0) == ["south"]
-        assert HubTransport(odd).request([], b"", 1.0) == ({}, {})
+            odd.request(["north"], b"", 1.0)
+        assert odd.wait_for(["north"], 0.0) == []
+        assert odd.wait_for(["north", "south"], 0.0) == ["south"]
+        assert odd.request([], b"", 1.0) == ({}, {})

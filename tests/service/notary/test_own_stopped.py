@@ -16,10 +16,9 @@ from databazaar.service import jobs
 from databazaar.service.database.connection import Database
 from databazaar.service.errors import ConflictError
 from databazaar.service.hub.settlement import UnsoundError, settle
-from databazaar.service.lifecycle import locked_job
+from databazaar.service.lifecycle import JobState, locked_job
 from databazaar.service.notary.answerers import Answers
 from databazaar.service.notary.commands import Notaries
-from databazaar.service.states import JobState
 from own_arbiters import (
     EnoughError,
     OwnMarket,
@@ -172,6 +171,6 @@ def test_what_a_site_says_of_its_privacy_is_noted_and_a_database_that_is_away_en
     lost = Notaries(own.market.settings, Database(f"sqlite:///{tmp_path}/no/where.sqlite"))
     monkeypatch.setattr("databazaar.service.notary.commands.EVERY", 0.01)
     lost.start()
-    while "could not be looked at" not in caplog.text:
+    while "the database does not answer" not in caplog.text:
         time.sleep(0.01)
     lost.close()

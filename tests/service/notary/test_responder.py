@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,20 @@ from databazaar.config.jobs import Job, job_of
 from databazaar.config.market_file import parse_market
 from databazaar.engines import LoopEngine
 from databazaar.errors import BazaarError
-from databazaar.federation.frames import Channel
-from databazaar.federation.grpc_transport import GrpcTransport
+from databazaar.federation.frames import decode_bundle, encode_bundle
 from databazaar.federation.messages import Reply, Request, TaskMessage, encode_reply, encode_request
+from databazaar.federation.policy import width
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
-from databazaar.service.jobs.submission import expected_terms
 from databazaar.service.notary.responder import Responder, serve
+from databazaar.service.submission import expected_terms
 from databazaar.vectors import hash_array
 from desk_market import SPEC, table
 from signed_parties import SignedParties
 
 RUN = "ab" * 16
+Told = tuple[dict[str, Any], dict[str, bytes]]
 FREE = {"models": None, "most_rows": None}
 WIDTH = 12
 NOW: dict[str, Any] = {"no_update": "", "round": 0, "model": hash_array(np.zeros(WIDTH, np.float32))}
@@ -81,27 +82,28 @@ def about(place: Path, names: list[str], **files: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def served(begin: dict[str, Any]) -> Iterator[Channel]:
-    here, there = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(Channel(there),), daemon=True)
+def served(begin: dict[str, Any]) -> Iterator[Connection]:
+    here, there = Pipe()
+    thread = threading.Thread(target=serve, args=(there,), daemon=True)
     thread.start()
-    channel = Channel(here)
-    channel.settimeout(60)
-    channel.send(begin)
-    assert channel.receive()[0] == {"ready": True}
-    yield channel
-    channel.close()
+    assert called(here, begin)[0] == {"ready": True}
+    yield here
+    here.close()
     thread.join(10)
     there.close()
     assert not thread.is_alive()
 
 
-def asked(channel: Channel, names: list[str], payload: bytes, **more: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
-    channel.send({"op": "ask", "names": names, "timeout": 30.0, **NOW, **more}, payload)
-    replies = {}
-    while "name" in (told := channel.receive())[0]:
-        replies[told[0]["name"]] = told[1]
-    return told[0], replies
+def called(connection: Connection, header: dict[str, Any], body: bytes = b"") -> Told:
+    connection.send_bytes(encode_bundle(header, {"body": body}))
+    assert connection.poll(60)
+    return decode_bundle(connection.recv_bytes())
+
+
+def asked(
+    connection: Connection, names: list[str], payload: bytes, **more: Any
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    return called(connection, {"op": "ask", "names": names, "timeout": 30.0, **NOW, **more}, payload)
 
 
 def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Path, job: Job) -> None:
@@ -120,8 +122,7 @@ def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Pat
         told, _ = asked(channel, NAMES[:1], question(job, "describe"), no_update="not now")
         assert told["kind"] == "describe" and told["codes"] == {"north": None}
         assert asked(channel, NAMES[:1], question(job), no_update="not now")[0] == {"refused": "not now"}
-        channel.send({"op": "connected"})
-        assert channel.receive()[0] == {"connected": sorted(NAMES)}
+        assert called(channel, {"op": "connected"})[0] == {"connected": sorted(NAMES)}
 
 
 def test_questions_that_were_not_agreed_are_not_passed_on(place: Path, job: Job) -> None:
@@ -179,15 +180,6 @@ def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tm
     replies, lost, words, _ = answering.ask(payload, ["bank1", "bank2"], 30.0, request, params)
     assert set(replies) == {"bank1"} and lost == {"bank2": "provider-error"}
     assert words == {"bank1": None, "bank2": {"code": "provider-error"}}
-
-
-@pytest.mark.parametrize("compression", ["none", "zlib"])
-def test_sites_are_asked_with_the_compression_that_the_job_says(place: Path, tmp_path: Path, compression: str) -> None:
-    parties = SignedParties(tmp_path, ["bank1"])
-    market = settings_of(["bank1"], federation={"folder": "/hub", "compression": compression})
-    begin = {**about(place, ["bank1"]), "market": market, "files": {}, "federation": str(parties.market)}
-    transport = Responder(begin)._transport
-    assert isinstance(transport, GrpcTransport) and transport._pack is (compression == "zlib")
 
 
 def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job: Job) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from databazaar.cli.choices import named
-from databazaar.cli.examples import example
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.options import example, named
 from databazaar.display import listed
 from databazaar.errors import BazaarError
 

@@ -16,7 +16,7 @@ from databazaar.learning.inputs import Examples, Inputs, NamedInputs, as_dataset
 from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.task import Task
-from databazaar.oracles.protocol import MOST_STEPS
+from databazaar.oracles import MOST_STEPS
 from databazaar.parties import Provider
 from databazaar.randomness import provider_tags
 

@@ -12,7 +12,6 @@ from databazaar.errors import BazaarError
 from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers.osmd import project_clipped_simplex
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
-from databazaar_experiments.samplers.log_mean import log_mean
 
 LONGEST = 1.0
 """The farthest that a log-weight moves in a round, where the rate is found and not given."""
@@ -256,3 +255,12 @@ def project_above(log_weights: Vector, floors: Vector) -> Vector:
         return log_floors
     scaled: Vector = relative + (np.log(left_over[first]) - np.log(tails[first]))
     return np.maximum(scaled, log_floors, out=scaled)
+
+
+def log_mean(old: float, new: float, window: float) -> float:
+    """log((1 − w) e^old + w e^new): a running mean of numbers of any size, kept as its logarithm.
+
+    >>> round(math.exp(log_mean(math.log(2.0), math.log(4.0), 0.5)), 12)
+    3.0
+    """
+    return float(np.logaddexp(math.log(1 - window) + old, math.log(window) + new))

@@ -1,7 +1,10 @@
-"""Stacks of use to a few, under `databazaar.stacks`: an engine is asked for them by name.
+"""Stacks of use to a few, which an engine tries before its own.
 
 VectorizedEngine(task, providers, device, stacks=PAPER_STACKS)
 """
 
-PAPER_STACKS = ("fused", "dual", "alone", "stacked")
+from databazaar_experiments.stacks.cnn import FusedCNN
+from databazaar_experiments.stacks.dual import DualSGD
+
+PAPER_STACKS = (FusedCNN, DualSGD)
 """What the paper's evaluation tries, the fastest first."""

@@ -3,7 +3,7 @@
 Torch runs a step of such a network as some forty small kernels that fetch all weights from memory again and again;
 `epoch` in cnn_kernels.cu keeps a network on the chip until its epoch is over. The kernels are compiled when
 they are first needed, by the compiler that torch's CUDA builds bring along (NVRTC). Where the model is another, or
-there is no such GPU or compiler, the library's engines/stacked.py does the same work.
+there is no such GPU or compiler, the library's engines/stacks.py does the same work.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.kinds import FILTER_SIDE, pooled_side
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout, PooledPatches, StrongestPatch
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
+from databazaar.models import FILTER_SIDE, pooled_side
 from databazaar.parties import Consumer
 from databazaar.utilities import Utility
 
@@ -176,7 +176,7 @@ def suits(task: Task, oracle: Oracle, data: Data, room: int | None = None) -> bo
     """Whether these kernels can do the oracle's work. `room` is that of a block on the data's device, unless given."""
     if task.loss is not cross_entropy or task.precision != "float32":
         return False
-    if not isinstance(oracle, LocalSGD) or not oracle.is_plain:
+    if not isinstance(oracle, LocalSGD) or oracle.optimizer != "sgd" or oracle.weight_decay:
         return False
     form = Form.of(task.model, data.x)
     return form is not None and form.fits(oracle.batch_size, room_on(data.x.device) if room is None else room)

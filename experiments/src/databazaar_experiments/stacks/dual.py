@@ -23,10 +23,10 @@ from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
-from databazaar.learning.models import caller, split_first_linear
-from databazaar.learning.optimizers import Descent
-from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.models import caller
+from databazaar.learning.oracles import Descent, LocalSGD, Oracle
 from databazaar.learning.task import Task
+from databazaar_experiments.first_layer import split_first_linear
 
 GRAM_FLOATS = 2**28
 """Gram matrices are kept under this many floats (1 GiB)."""
@@ -54,8 +54,9 @@ class DualSGD(Stack):
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:
         task, data = work.without_prefix.task, work.without_prefix.data
-        plain = isinstance(oracle, LocalSGD) and oracle.is_plain
-        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and plain and suits(task, data, *shape) else None
+        if not isinstance(oracle, LocalSGD) or oracle.optimizer != "sgd" or oracle.weight_decay:
+            return None
+        return cls(task, oracle, data) if suits(task, data, *shape) else None
 
     def __init__(self, task: Task, oracle: LocalSGD, data: Data) -> None:
         assert task.model is not None
@@ -85,13 +86,10 @@ class DualSGD(Stack):
         """Also a number for every pair of samples."""
         return super().floats(samples) + samples * samples
 
-    def _gradients(
-        self, z: Tensor, w: dict[str, Tensor], y: Tensor, weights: Tensor, into: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """∂ℓ/∂z, perhaps `into` its place already, and the gradients of the layers above: by hand where they are plain,
-        else by autograd."""
+    def _gradients(self, z: Tensor, w: dict[str, Tensor], y: Tensor, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """∂ℓ/∂z, and the gradients of the layers above: by hand where they are plain, else by autograd."""
         if self._plain is not None:
-            return self._plain.gradients(z, w, y, weights, into=into)
+            return self._plain.gradients(z, w, y, weights)
         leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
         z = z.detach().requires_grad_()
         losses = self._losses(z, leaves, y, weights)
@@ -152,9 +150,7 @@ class DualSGD(Stack):
             z = z0[:, now]
             if s:
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
-            delta, gradients = self._gradients(z, w, y[:, now], plan.weights[:, s], place := deltas[:, now])
-            if delta is not place:
-                place.copy_(delta)
+            deltas[:, now], gradients = self._gradients(z, w, y[:, now], plan.weights[:, s])
             descend(w, gradients, plan.steps[:, s])
             del gradients  # not held while the next ones are made
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps

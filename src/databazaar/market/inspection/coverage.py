@@ -10,8 +10,16 @@ from databazaar.defence import Defence
 from databazaar.defence.judge import FEWEST, FIRST_LOOK
 from databazaar.defence.owner_groups import share_of
 from databazaar.defence.words import COMPARING, names_on
-from databazaar.market.inspection.thresholds import CHANGES, FEW_DIMENSIONS, FEWEST_ROWS, ROOM
 
+FEWEST_ROWS = 20
+"""With fewer in a part, a mean of them has no standard error that one could rely on."""
+CHANGES = 6
+"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds
+0, 1, 2, 4, 8, …: as many as there is room for."""
+ROOM = 16
+"""For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
+FEW_DIMENSIONS = 2 * ROOM
+"""In fewer, honest updates lie in a public span, and are like one another, by chance."""
 HELD = (
     f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
     "there is data behind them; what waits at the end "
@@ -57,7 +65,7 @@ def meaning(defence: Defence) -> str:
 
 def blind_spots(defence: Defence, place: MarketShape) -> tuple[str, ...]:
     """The rules that cannot work in this market, why not, and what would help."""
-    every = (_two_parts, _public_changes, _others, _full_rounds, _answers, _cap)
+    every = (_two_parts, _public_changes, _others, _answers, _cap)
     return tuple(sentence for rule in every for sentence in rule(defence, place))
 
 
@@ -86,25 +94,20 @@ def _public_changes(defence: Defence, place: MarketShape) -> Iterator[str]:
 
 
 def _others(defence: Defence, place: MarketShape) -> Iterator[str]:
-    asked = _asked(defence, place)
-    if asked >= FEWEST or not (rules := names_on(defence, *COMPARING)):
-        return
-    mend = "raise per_round" if _arms(defence, place) >= FEWEST else "find more providers, of other owners"
-    yield (
-        f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
-        f"more: {mend}"
-    )
-
-
-def _full_rounds(defence: Defence, place: MarketShape) -> Iterator[str]:
     """Most samplers ask fewer than per_round in many rounds. That matters most where doubt is not paid."""
-    if defence.doubt or not defence.holds_back or _asked(defence, place) != FEWEST:
-        return
-    mend = "raise per_round" if _arms(defence, place) > FEWEST else "find more providers, of other owners"
-    yield (
-        f"data may hardly work: a round asks {FEWEST} at the most, and only rounds that all {FEWEST} answer are "
-        f"compared: {mend}"
-    )
+    asked, rules = _asked(defence, place), names_on(defence, *COMPARING)
+    enough = _arms(defence, place) >= max(FEWEST, asked + 1)
+    mend = "raise per_round" if enough else "find more providers, of other owners"
+    if asked < FEWEST and rules:
+        yield (
+            f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
+            f"more: {mend}"
+        )
+    elif asked == FEWEST and defence.holds_back and not defence.doubt:
+        yield (
+            f"data may hardly work: a round asks {FEWEST} at the most, and only rounds that all {FEWEST} answer are "
+            f"compared: {mend}"
+        )
 
 
 def _answers(defence: Defence, place: MarketShape) -> Iterator[str]:
@@ -112,9 +115,11 @@ def _answers(defence: Defence, place: MarketShape) -> Iterator[str]:
         return
     each = place.accesses // len(place.owners)
     if each < FIRST_LOOK:
+        waits = defence.holds_back and not defence.doubt
+        held_back = ", or set doubt = true, because else nobody is paid beyond the floor" if waits else ""
         yield (
             f"{rules} will hardly work: there are about {each} answers of each provider to be had, and it takes "
-            f"{FIRST_LOOK}: raise the budget{_so(defence)}"
+            f"{FIRST_LOOK}: raise the budget{held_back}"
         )
 
 
@@ -131,10 +136,3 @@ def _arms(defence: Defence, place: MarketShape) -> int:
 def _asked(defence: Defence, place: MarketShape) -> int:
     """How many answer in a round at the most: one of each arm."""
     return min(place.per_round, _arms(defence, place))
-
-
-def _so(defence: Defence) -> str:
-    """What becomes of held-back pay where nothing can be shown."""
-    if not defence.holds_back or defence.doubt:
-        return ""
-    return ", or set doubt = true, because else nobody is paid beyond the floor"

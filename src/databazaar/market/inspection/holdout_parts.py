@@ -14,7 +14,7 @@ from torch import Tensor
 
 from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.utilities import Evaluator
-from databazaar.market.inspection.thresholds import FEWEST_ROWS
+from databazaar.market.inspection.coverage import FEWEST_ROWS
 from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]

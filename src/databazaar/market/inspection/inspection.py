@@ -14,6 +14,7 @@ Its state is part of the run's, so a run that is resumed measures the same figur
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -30,10 +31,9 @@ from databazaar.defence.findings import LISTS, NOT_NEW
 from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
+from databazaar.market.inspection.coverage import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.market.inspection.memory import SAME, Memory, Sketch, of_length_one
-from databazaar.market.inspection.thresholds import CHANGES, FEW_DIMENSIONS, ROOM
-from databazaar.market.move import length
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.bool_]
@@ -143,12 +143,9 @@ class Inspection:
         none = np.zeros(len(private), dtype=bool)
         if self.defence.new is None or len(private) < FEWEST or private.shape[1] < FEW_DIMENSIONS:
             return none, none
-        squares = (earlier**2).sum(1)
-        along = np.divide((earlier * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
-        beside = private - along[:, None] * earlier
         public = _far_below(self.defence.new, (private**2).sum(1))
-        same = _far_below(AGAIN * self.defence.new, (beside**2).sum(1))
-        return public, same & (squares > 0)
+        same = _far_below(AGAIN * self.defence.new, (_without(private, earlier) ** 2).sum(1))
+        return public, same & ((earlier**2).sum(1) > 0)
 
     def _nothing(self, state: Kept, lengths: Floats) -> Places:
         """Which updates are next to nothing beside the usual length. That is the lower quartile here: very long
@@ -164,7 +161,8 @@ class Inspection:
         if self.defence.data is None and self.defence.alike is None:
             return memory
         if len(answers.at) >= FEWEST:
-            memory = memory.with_private(answers.at, answers.owners, _beside_others(private))
+            beside_others = _without(private, private.sum(0) - private)
+            memory = memory.with_private(answers.at, answers.owners, beside_others)
         if self.defence.data is not None:
             for place, signal in zip(answers.there, memory.signals(answers.at, answers.owners, ORDINARY), strict=True):
                 if signal is not None:
@@ -197,6 +195,13 @@ class Inspection:
         return memory
 
 
+def length(update: Tensor, size: int = 2**20) -> float:
+    """‖g‖ in 64 bits, in pieces: a vector of 64 bits would be two more copies."""
+    return math.hypot(
+        *(float(torch.linalg.vector_norm(piece, dtype=torch.float64)) for piece in torch.split(update, size))
+    )
+
+
 def median_of_others(values: Floats) -> Floats:
     """For every row [m, …] the median of the other rows, entry by entry; m is 2 or more.
 
@@ -224,13 +229,12 @@ def _far_below(least: float, shares: Floats) -> Places:
     return found
 
 
-def _beside_others(private: Floats) -> Floats:
-    """Each row [m, size] without its part along the sum of the others."""
-    others = private.sum(0) - private
-    squares = (others**2).sum(1)
-    along = np.divide((others * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
-    beside: Floats = private - along[:, None] * others
-    return beside
+def _without(rows: Floats, directions: Floats) -> Floats:
+    """Each row [m, size] without its part along its direction."""
+    squares = (directions**2).sum(1)
+    along = np.divide((directions * rows).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+    found: Floats = rows - along[:, None] * directions
+    return found
 
 
 class _Answers(NamedTuple):

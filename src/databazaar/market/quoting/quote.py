@@ -87,7 +87,7 @@ class Quote(Displayed):
             facts["ends sooner"] = f"where the stop {' or '.join(map(repr, self.stops))} has a reason"
         if self.most_per_round is not None:
             facts["pace"] = f"no round costs more than {money(self.most_per_round)}"
-        facts["not spent"] = self._unspent()
+        facts["not spent"] = self.unspent.told(money)
         facts["exploration"] = self._exploration()
         facts["all asked once"] = self._first_look()
         if self.defence:
@@ -95,12 +95,6 @@ class Quote(Displayed):
         how = "" if self.horizon is None else f", the first {self.horizon:,} rounds of each"
         facts["simulated"] = f"{self.runs} runs without data{how}; a real one may lie outside"
         return facts
-
-    def _unspent(self) -> str:
-        money, found = self.currency.in_words, self.unspent
-        if found.low == found.high:
-            return money(found.low)
-        return f"about {money(found.median)} ({money(found.low)} to {money(found.high)})"
 
     def _exploration(self) -> str:
         if self.exploration is None:

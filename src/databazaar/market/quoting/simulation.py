@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -132,8 +132,12 @@ class Range:
         found, more = cls.of(chance, extreme), -((min(chance) - max(chance)) // 4)
         return cls(max(min(1, found.low), found.low - more), found.median, found.high + more)
 
+    def told(self, form: Callable[[int], str] = "{:,}".format) -> str:
+        low, median, high = map(form, (self.low, self.median, self.high))
+        return low if self.low == self.high else f"about {median} ({low} to {high})"
+
     def __str__(self) -> str:
-        return f"{self.low:,}" if self.low == self.high else f"about {self.median:,} ({self.low:,} to {self.high:,})"
+        return self.told()
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,54 @@ What belongs to an organisation names it in `organisation_id`, so that every que
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-
-from databazaar.service.database.columns import Moment, new_id, now
+from sqlalchemy.types import TypeDecorator
 
 ID, NAME, HASH = String(32), String(200), String(64)
+
+
+class Moment(TypeDecorator[dt.datetime]):
+    """A point in time, always with its zone and always UTC; SQLite alone would forget the zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a moment needs its time zone")
+        return value.astimezone(dt.UTC)
+
+    def process_result_value(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def new_id() -> str:
+    """128 random bits: ids tell nothing, and cannot be guessed."""
+    return uuid.uuid4().hex
 
 
 class Table(DeclarativeBase):
@@ -85,13 +125,16 @@ class Token(Owned, Table):
 
 class File(Owned, Table):
     """An uploaded table, kept under its SHA-256; the same bytes of two owners are two rows. `suffix` says how it is
-    read, by its content. The row of a deleted one stays; the bytes go with the last row that names them."""
+    read, by its content; `columns` are names and kinds. The row of a deleted one stays; the bytes go with the last row
+    that names them."""
 
     __tablename__ = "files"
     name: Mapped[str] = mapped_column(NAME)
     digest: Mapped[str] = mapped_column(HASH)
     suffix: Mapped[str] = mapped_column(String(10))
     size: Mapped[int]
+    rows: Mapped[int]
+    columns: Mapped[list[Any]]
     deleted_at: Mapped[dt.datetime | None]
     __table_args__ = (Index("files_digest", "digest"),)
 
@@ -131,9 +174,9 @@ class Job(Owned, Table):
     and `market` the whole market.toml from then on, with its SHA-256 (service/specification.py).
 
     `mode` is hosted or own (the consumer runs its arbiter). `stopped_by` says who has asked to stop it: consumer,
-    operator, or nobody. `reason` is a sentence for people, and `reason_code` its code (codes.py). `lease_*` and
-    `attempts` are the supervisor's.
-    `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
+    operator, or nobody. `reason` is a sentence for people, and `reason_code` its code (codes.py). `attempts` and
+    `not_before` are the supervisor's. `fee_basis_points` and `escrow` are fixed when the job is funded; what it came
+    to, when it is settled.
     """
 
     __tablename__ = "jobs"
@@ -159,8 +202,6 @@ class Job(Owned, Table):
     stopped_by: Mapped[str] = mapped_column(String(10), default="")
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[dt.datetime | None]
-    lease_owner: Mapped[str | None] = mapped_column(ID)
-    lease_until: Mapped[dt.datetime | None]
     changed_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (Index("jobs_queue", "state", "not_before", "created_at"),)
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 
 from databazaar import __version__
 from databazaar.service.database.connection import Database
-from databazaar.service.http import repeats, security_oidc, static_files
-from databazaar.service.http.broadcaster import Broadcaster
+from databazaar.service.http import pages, security_oidc
 from databazaar.service.http.context import Web
 from databazaar.service.http.errors import handle_errors
 from databazaar.service.http.logs import LoggedRequests
-from databazaar.service.http.metrics import Counts
 from databazaar.service.http.resources import all_routes
-from databazaar.service.http.security import OwnRequests, SecureAnswers
-from databazaar.service.http.security_bodies import BoundedBodies
-from databazaar.service.http.security_limits import Limits
+from databazaar.service.http.resources.health import Counts
+from databazaar.service.http.resources.live import Broadcaster
+from databazaar.service.http.security_limits import BoundedBodies, Limits
 from databazaar.service.hub import children
 from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
@@ -30,7 +26,6 @@ DESCRIPTION = """A market that organisations operate. GET reads, POST does and D
 in minor units of the market's one currency. Send a token as `Authorization: Bearer …`, and an `Idempotency-Key` with
 every POST and DELETE: sent again with the same body it gets the same answer, and nothing is done twice. A refusal is a
 sentence with its remedy."""
-HOUR = 3600.0
 
 
 def create_app(
@@ -54,16 +49,14 @@ def create_app(
     if settings.oidc_issuer:
         app.state.oidc = security_oidc.Provider(settings)
         app.include_router(security_oidc.router)
-    app.include_router(static_files.router)
+    app.include_router(pages.router)
     for routes in all_routes():
         app.include_router(routes.api)
         app.include_router(routes.pages)
         web.menu += routes.menu
     # the last one added is asked first
     app.add_middleware(BoundedBodies, web=web)
-    app.add_middleware(OwnRequests, settings=settings)
     app.add_middleware(LoggedRequests, web=web)
-    app.add_middleware(SecureAnswers, settings=settings)
     return app
 
 
@@ -77,26 +70,10 @@ async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
         web.supervisor = Supervisor(web.settings, web.database)
         await run_in_threadpool(web.supervisor.start)
         web.notaries.start()
-    tidying = asyncio.create_task(_tidy(web))
     try:
         yield
     finally:
-        tidying.cancel()
-        with suppress(asyncio.CancelledError):
-            await tidying
         await web.broadcaster.stop()
         await run_in_threadpool(web.notaries.close)
         if web.supervisor is not None:
             await run_in_threadpool(web.supervisor.stop)
-
-
-async def _tidy(web: Web) -> None:
-    """Forgets old answers, now and every hour."""
-
-    def forget() -> None:
-        with suppress(OperationalError), web.database.begin() as session:
-            repeats.forget_old(session)
-
-    while True:
-        await run_in_threadpool(forget)
-        await asyncio.sleep(HOUR)

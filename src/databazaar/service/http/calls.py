@@ -1,30 +1,39 @@
-"""One request of a program: reading, or a command that is done once."""
+"""One request of a program: reading, or a command that is done once for an Idempotency-Key.
+
+The answer is kept in the transaction of the command itself, so either both are there or neither. A second request that
+comes while the first is under way waits for it: on PostgreSQL for the key's row, on SQLite for the one write lock.
+Refusals are kept too. An answer may hold a secret: it is kept sealed under that of the token that asked, which the hub
+does not have.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from cryptography.fernet import Fernet
 from fastapi import Depends, Header, Request, Response
 from pydantic_core import to_json
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
-from databazaar.client.conversion import Shape, from_row
 from databazaar.errors import BazaarError
 from databazaar.service.caller import Caller
+from databazaar.service.database.tables import Answered, now
 from databazaar.service.errors import InvalidError, ServiceError
-from databazaar.service.http import repeats
 from databazaar.service.http.context import Call, InWeb
-from databazaar.service.http.errors import refusal
-from databazaar.service.http.security_callers import CallerOf, Credentials, credentials_of
+from databazaar.service.http.errors import handled
+from databazaar.service.http.security import CallerOf, Credentials, credentials_of
 
 PASSING = frozenset({401, 429, 500})
 """Refusals that say nothing about the request itself: they are not kept."""
-MOST_PARTS, CHUNK = 60, 2**20
+REPEATED = "Idempotency-Replayed"
+MOST_PARTS = 60
 Key = Annotated[
     str | None,
     Header(
@@ -40,11 +49,10 @@ Key = Annotated[
 
 @dataclass(frozen=True)
 class ApiCall(Call):
-    """`named` is what makes the request the same as another, and `form` holds the parts of an upload."""
+    """`named` is what makes the request the same as another."""
 
     key: str | None = None
     named: str = ""
-    form: FormData | None = None
 
     @property
     def credentials(self) -> Credentials:
@@ -53,20 +61,11 @@ class ApiCall(Call):
         return found
 
     def do(
-        self,
-        shape: type[Shape],
-        command: Callable[[Session], object],
-        status: int = 200,
-        *,
-        secret: bool = False,
-        late: bool = False,
+        self, shape: Any, command: Callable[[Session], object], status: int = 200, *, late: bool = False
     ) -> Response:
         """Does the command and keeps what it gives, in this shape, both in one transaction; or gives the answer of the
-        first time.
-
-        With `secret`, the answer is kept so that this caller alone can read it. With `late` the command works long
-        before it touches the database, and its key is claimed after that: nobody waits for it meanwhile.
-        """
+        first time. With `late` the command works long before it touches the database, and its key is claimed after
+        that: nobody waits for it meanwhile."""
         try:
             with self.begin() as session:
                 if not late:
@@ -74,31 +73,44 @@ class ApiCall(Call):
                 response = Response(to_json(shown(shape, command(session))), status, media_type="application/json")
                 if late:
                     self._claim(session)
-                self._keep(session, response, self.credentials.secret if secret else None)
+                self._keep(session, response)
         except _Repeated as repeated:
             return repeated.response
         except BazaarError as refused:
             return self._refused(refused)
-        for one in self.after:
-            one()
+        self.committed()
         return response
 
     def _claim(self, session: Session) -> None:
         """Takes the key for this transaction; where it was answered before, the transaction ends and that is said."""
-        if self.key:
-            before = repeats.claim(session, self.caller.organisation_id, self.key, self.named)
-            if before is not None:
-                raise _Repeated(repeats.repeated(before, self.credentials.secret))
+        if not self.key:
+            return
+        insert: Any = (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(Answered)
+        row = {"organisation_id": self.caller.organisation_id, "key": self.key, "request": self.named}
+        taken = insert.values(**row, created_at=now()).on_conflict_do_nothing().returning(Answered.key)
+        if session.scalar(taken) is not None:
+            return
+        before = session.get(Answered, (self.caller.organisation_id, self.key), populate_existing=True)
+        if before is None or before.request != self.named:
+            raise InvalidError("this Idempotency-Key was used for another request: make a new key for a new request")
+        assert before.status is not None and before.answer is not None
+        body = sealed_by(self.credentials.secret).decrypt(before.answer)
+        raise _Repeated(Response(body, before.status, {REPEATED: "true"}, "application/json"))
 
-    def _keep(self, session: Session, response: Response, seal: str | None = None) -> None:
+    def _keep(self, session: Session, response: Response) -> None:
+        """Writes the answer beside the key that this transaction has claimed."""
         if self.key:
-            repeats.keep(session, self.caller.organisation_id, self.key, response, seal)
+            row = session.get_one(Answered, (self.caller.organisation_id, self.key), populate_existing=True)
+            row.status = response.status_code
+            row.answer = sealed_by(self.credentials.secret).encrypt(bytes(response.body))
+            session.flush()
 
     def _refused(self, refused: BazaarError) -> Response:
         """Nothing was done; with a key, that it was refused is kept."""
         if not self.key or (isinstance(refused, ServiceError) and refused.status in PASSING):
             raise refused
-        response = refusal(refused)
+        response = handled(self.request, refused)
+        assert response is not None
         try:
             with self.begin() as session:
                 self._claim(session)
@@ -115,9 +127,14 @@ class _Repeated(Exception):  # noqa: N818
         self.response = response
 
 
+def sealed_by(secret: str) -> Fernet:
+    """Callers' secrets are 256 random bits, so one hash makes a key; it is not the one by which tokens are found."""
+    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"databazaar: answers\0" + secret.encode()).digest()))
+
+
 def shown(shape: Any, row: Any) -> Any:
     """A row of the database as it is shown; what has its shape already, or is a whole response, stays as it is."""
-    return row if isinstance(row, shape | Response) else from_row(shape, row)
+    return row if isinstance(row, shape | Response) else shape.of(row)
 
 
 async def _reading(request: Request, web: InWeb, caller: CallerOf) -> ApiCall:
@@ -134,7 +151,7 @@ async def _sending(request: Request, web: InWeb, caller: CallerOf, key: Key = No
         raise InvalidError("this takes a form with files: send multipart/form-data")
     async with request.form(max_files=MOST_PARTS, max_fields=MOST_PARTS, max_part_size=web.settings.most_body) as form:
         named = _named(request, caller, await run_in_threadpool(_digest_of_form, form))
-        yield ApiCall(web, request, caller, key, named, form)
+        yield ApiCall(web, request, caller, key, named, posted=form)
 
 
 Reading = Annotated[ApiCall, Depends(_reading)]
@@ -150,15 +167,12 @@ def _named(request: Request, caller: Caller, body: bytes) -> str:
 
 def _digest_of_form(form: FormData) -> bytes:
     """The parts of a form by name and content: what stands between them is random."""
-    found = hashlib.sha256()
+    parts = []
     for name, part in form.multi_items():
-        named, content = (part.filename or "", part.file) if isinstance(part, UploadFile) else ("", part)
-        inner = hashlib.sha256()
-        if isinstance(content, str):
-            inner.update(content.encode())
+        if isinstance(part, UploadFile):
+            content = hashlib.file_digest(part.file, "sha256")  # type: ignore[arg-type]
+            parts.append([name, part.filename, content.hexdigest()])
+            part.file.seek(0)
         else:
-            while chunk := content.read(CHUNK):
-                inner.update(chunk)
-            content.seek(0)
-        found.update(f"{len(name)}:{name}{len(named)}:{named}{inner.hexdigest()}".encode())
-    return found.digest()
+            parts.append([name, part])
+    return to_json(parts)

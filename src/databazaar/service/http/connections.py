@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import ipaddress
 import logging
-import os
 import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -25,7 +21,6 @@ from databazaar.service.settings import Settings
 
 PATIENCE = 10
 """Seconds that requests under way have when the hub stops."""
-NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 QUIET = 60.0
 """Seconds between two lines of the log about connections that were refused."""
 log = logging.getLogger(__name__)
@@ -93,58 +88,19 @@ class Listener(socket.socket):
         self._proxies = [ipaddress.ip_network(one.strip(), strict=False) for one in (proxy or "").split(",") if one]
         self._open: Counter[str] = Counter()
         self._refused, self._said = 0, -QUIET
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that is not one too many; BlockingIOError where none waits, as asyncio expects."""
         while True:
-            try:
-                found, address = super().accept()
-            except OSError as error:
-                if error.errno not in NO_FILES:
-                    raise
-                self._drop_one()
-                continue
+            found, address = super().accept()
             who = household(address[0])
             if self._open.total() < self._most and (self._open[who] < self._most_of_one or self._is_proxy(address[0])):
-                return self._counted(found, who), address
+                return _Counted(found, self._open, who), address
             found.close()
             self._say_refused()
 
-    def close(self) -> None:
-        if self._spare >= 0:
-            os.close(self._spare)
-            self._spare = -1
-        super().close()
-
-    def _counted(self, found: socket.socket, who: str) -> socket.socket:
-        self._open[who] += 1
-
-        def closed() -> None:
-            self._open[who] -= 1
-            if not self._open[who]:
-                del self._open[who]
-
-        return _Counted(found, closed)
-
     def _is_proxy(self, host: str) -> bool:
         return any(ipaddress.ip_address(host) in network for network in self._proxies)
-
-    def _drop_one(self) -> None:
-        """No more files can be opened. asyncio would try again at once and log each time; so the connection that waits
-        is taken with the file that is kept for this, and closed."""
-        if self._spare < 0:
-            raise BlockingIOError
-        os.close(self._spare)
-        self._spare = -1
-        try:
-            super().accept()[0].close()
-        except OSError:
-            raise BlockingIOError from None
-        finally:
-            with contextlib.suppress(OSError):
-                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._say_refused()
 
     def _say_refused(self) -> None:
         self._refused += 1
@@ -154,14 +110,17 @@ class Listener(socket.socket):
 
 
 class _Counted(socket.socket):
-    """A connection that says once that it is closed."""
+    """A connection that is counted among those of its address until it is closed."""
 
-    def __init__(self, found: socket.socket, closed: Callable[[], None]) -> None:
+    def __init__(self, found: socket.socket, counts: Counter[str], who: str) -> None:
         super().__init__(found.family, found.type, found.proto, fileno=found.detach())
-        self._when_closed: Callable[[], None] | None = closed
+        self._counts, self._who, self._counted = counts, who, True
+        counts[who] += 1
 
     def close(self) -> None:
         super().close()
-        if self._when_closed is not None:
-            told, self._when_closed = self._when_closed, None
-            told()
+        if self._counted:
+            self._counted = False
+            self._counts[self._who] -= 1
+            if not self._counts[self._who]:
+                del self._counts[self._who]

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection
 
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.http.broadcaster import Broadcaster
-from databazaar.service.http.menu import MenuItem
-from databazaar.service.http.metrics import Counts
-from databazaar.service.http.security_limits import Limits
 from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
+    from databazaar.service.http.pages import MenuItem
+    from databazaar.service.http.resources.health import Counts
+    from databazaar.service.http.resources.live import Broadcaster
+    from databazaar.service.http.security_limits import Limits
     from databazaar.service.hub.supervisor import Supervisor
 
 
@@ -38,7 +39,7 @@ class Web:
     supervisor: Supervisor | None = None
 
     def wake(self) -> None:
-        """Something has changed that the supervisor waits for."""
+        """Something may have changed that the supervisor waits for."""
         if self.supervisor is not None:
             self.supervisor.wake()
 
@@ -46,16 +47,23 @@ class Web:
 @dataclass(frozen=True)
 class Call:
     """One request: what commands are given, be it from a program or from a form. `after` is done once the command's
-    transaction is committed."""
+    transaction is committed. `posted` holds the parts of a form or an upload."""
 
     web: Web
     request: Request
     caller: Caller
     after: list[Callable[[], object]] = field(default_factory=list, kw_only=True)
+    posted: FormData = field(default_factory=FormData, kw_only=True)
 
     @property
     def settings(self) -> Settings:
         return self.web.settings
+
+    def committed(self) -> None:
+        """Does what was put off until a command's transaction is committed; the supervisor looks for new work."""
+        for one in self.after:
+            one()
+        self.web.wake()
 
     def begin(self) -> AbstractContextManager[Session]:
         return self.web.database.begin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from databazaar.errors import BazaarError
-from databazaar.service.errors import ServiceError
+from databazaar.service.errors import ServiceError, UnknownCallerError
 from databazaar.service.http.pages import error_page
 from databazaar.service.http.security_limits import RetryError
 
@@ -34,59 +34,32 @@ CODES = {
 PROGRAMS = ("/v1/", "/healthz", "/metrics")
 
 
-def refusal(error: BazaarError) -> JSONResponse:
-    status = error.status if isinstance(error, ServiceError) else 422
-    return JSONResponse({"error": str(error), "code": CODES[status]}, status)
-
-
-def answer(request: Request, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    headers = headers or {}
+def answer(request: Request, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     if not request.url.path.startswith(PROGRAMS):
-        return error_page(request, status, sentence, headers)
+        return error_page(request, status, sentence, dict(headers or {}))
     return JSONResponse({"error": sentence, "code": CODES.get(status, "refused")}, status, headers)
 
 
-def _of_service(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, ServiceError) else 422
-    headers = {"Retry-After": str(error.seconds)} if isinstance(error, RetryError) else {}
-    if status == 401:
-        headers["WWW-Authenticate"] = 'Bearer realm="databazaar"'
-    return answer(request, status, str(error), headers)
-
-
-def _of_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentence = {404: "there is nothing here", 405: f"{request.method} is not for this address"}.get(
-        error.status_code, str(error.detail)
-    )
-    return answer(request, error.status_code, sentence, dict(error.headers or {}))
-
-
-def _of_form(request: Request, error: Exception) -> Response:
-    """What was sent is not repeated: it may hold a secret."""
-    assert isinstance(error, RequestValidationError)
-    faults = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
-    return answer(request, 422, "; ".join(faults[:5]))
-
-
-def _of_database(request: Request, error: Exception) -> Response:
-    return answer(request, 503, AWAY, {"Retry-After": "5"})
-
-
-HANDLERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
-    BazaarError: _of_service,
-    HTTPException: _of_http,
-    RequestValidationError: _of_form,
-    OperationalError: _of_database,
-}
+def handled(request: Request, error: Exception) -> Response | None:
+    """The answer to an error; None for one that nobody has foreseen."""
+    if isinstance(error, RetryError):
+        return answer(request, error.status, str(error), {"Retry-After": str(error.seconds)})
+    if isinstance(error, UnknownCallerError):
+        return answer(request, error.status, str(error), {"WWW-Authenticate": 'Bearer realm="databazaar"'})
+    if isinstance(error, BazaarError):
+        return answer(request, error.status if isinstance(error, ServiceError) else 422, str(error))
+    if isinstance(error, HTTPException):
+        sentences = {404: "there is nothing here", 405: f"{request.method} is not for this address"}
+        sentence = sentences.get(error.status_code, str(error.detail))
+        return answer(request, error.status_code, sentence, error.headers)
+    if isinstance(error, RequestValidationError):  # what was sent is not repeated: it may hold a secret
+        faults = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        return answer(request, 422, "; ".join(faults[:5]))
+    if isinstance(error, OperationalError):
+        return answer(request, 503, AWAY, {"Retry-After": "5"})
+    return None
 
 
 def handle_errors(app: FastAPI) -> None:
-    for kind, handler in HANDLERS.items():
-        app.add_exception_handler(kind, handler)
-
-
-def handled(request: Request, error: Exception) -> Response | None:
-    """The answer to an error that came from in front of the app; None for one that nobody has foreseen."""
-    found = [handler for kind, handler in HANDLERS.items() if isinstance(error, kind)]
-    return found[0](request, error) if found else None
+    for kind in (BazaarError, HTTPException, RequestValidationError, OperationalError):
+        app.add_exception_handler(kind, handled)  # type: ignore[arg-type]

@@ -35,10 +35,6 @@ class Form:
     def faulty(self) -> bool:
         return bool(self.fault or self.faults)
 
-    @property
-    def first_fault(self) -> str:
-        return next(iter(self.faults), "")
-
     def text(self, name: str, default: str = "") -> str:
         value = self.posted.get(name, default)
         return value[:LONGEST] if isinstance(value, str) else default
@@ -50,11 +46,6 @@ class Form:
         """The files that were chosen in this field, by name."""
         sent = [value for value in self.posted.getlist(name) if isinstance(value, UploadFile)]
         return [(one.filename, one.file) for one in sent if one.filename]
-
-    def without(self, name: str) -> Form:
-        """The same for showing it again, but for what is no longer to be shown."""
-        self.posted = FormData([(key, value) for key, value in self.posted.multi_items() if key != name])
-        return self
 
     def blame(self, name: str, sentence: str) -> None:
         self.faults.setdefault(name, sentence_of(sentence))

@@ -17,17 +17,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from databazaar.service.http.context import Web
 from databazaar.service.http.errors import FAULT, answer, handled
+from databazaar.service.http.security import headers_of, refuse_foreign
 
 log = logging.getLogger("databazaar.hub")
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
 class LoggedRequests:
-    """Gives each request an id (that of the proxy, if it brings one), writes it down when it is answered, and answers
-    where an endpoint has failed."""
+    """Gives each request an id (that of the proxy, if it brings one), refuses what is not meant for this hub, puts the
+    security headers on every answer, writes it down, and answers where an endpoint has failed."""
 
     def __init__(self, app: ASGIApp, web: Web) -> None:
-        self.app, self.web = app, web
+        self.app, self.web, self.headers = app, web, headers_of(web.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,11 +42,15 @@ class LoggedRequests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         failed = ""
         try:
+            refuse_foreign(scope, self.web.settings)
             await self.app(scope, receive, sent)
         except Exception as error:
             if status:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, Field, ValidationError
 
 from databazaar.errors import BazaarError
 from databazaar.service import credentials
@@ -31,24 +30,12 @@ AGAIN = "signing in at the identity provider did not succeed: try again from the
 UNVERIFIED = "the identity provider does not vouch for your e-mail address: verify it there, then try again"
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(BaseModel, frozen=True):
     """What one browser keeps while it is at the provider's, in a cookie that scripts cannot read."""
 
-    state: str
-    nonce: str
-    verifier: str
-
-    @classmethod
-    def new(cls) -> Attempt:
-        return cls(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
-
-    @classmethod
-    def read(cls, kept: str) -> Attempt:
-        try:
-            return cls(**json.loads(kept))
-        except (ValueError, TypeError, RecursionError):
-            raise UnknownCallerError(AGAIN) from None
+    state: str = Field(default_factory=secrets.token_urlsafe)
+    nonce: str = Field(default_factory=secrets.token_urlsafe)
+    verifier: str = Field(default_factory=lambda: secrets.token_urlsafe(48))
 
 
 class Provider:
@@ -128,11 +115,11 @@ class Provider:
 def begin(request: Request, web: InWeb) -> Response:
     """Sends the browser to the identity provider."""
     web.limits.sign_in(request)
-    attempt = Attempt.new()
+    attempt = Attempt()
     with _told_as_refusal():
         target = request.app.state.oidc.begin(attempt)
     response = RedirectResponse(target, 303)
-    set_cookie(response, web.settings, OIDC, json.dumps(asdict(attempt)), TEN_MINUTES)
+    set_cookie(response, web.settings, OIDC, attempt.model_dump_json(), TEN_MINUTES)
     return response
 
 
@@ -140,7 +127,10 @@ def begin(request: Request, web: InWeb) -> Response:
 def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> Response:
     """Where the provider sends the browser back to, with a code that is good for one token."""
     web.limits.sign_in(request)
-    attempt = Attempt.read(request.cookies.get(cookie_name(web.settings, OIDC), ""))
+    try:
+        attempt = Attempt.model_validate_json(request.cookies.get(cookie_name(web.settings, OIDC), ""))
+    except ValidationError:
+        raise UnknownCallerError(AGAIN) from None
     if not code or not hmac.compare_digest(attempt.state.encode(), state.encode()):
         raise UnknownCallerError(AGAIN)
     with _told_as_refusal():

@@ -6,25 +6,29 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from databazaar.service.errors import TooManyError
 from databazaar.service.settings import Settings
 
 LOADED = [
     "databazaar.config.check",
     "databazaar.config.play",
-    "databazaar.engines.stacked",
-    "databazaar.reports.written",
+    "databazaar.engines.stacks",
+    "databazaar.reports.run_page",
     "databazaar.runs.close",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settlement",
-    "databazaar.service.jobs.submission",
+    "databazaar.service.submission",
     "databazaar.service.notary.responder",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
@@ -129,3 +133,51 @@ class Children:
 def wait_for(children: list[Children], bell: int, seconds: float) -> None:
     """Until one of them ends, or the bell rings, or the time is over."""
     wait([bell, *(sentinel for some in children for sentinel in some.sentinels)], timeout=seconds)
+
+
+MOST_WAITING = 16
+"""Who waits keeps a thread of the hub: so not many do. The others ask again."""
+
+
+class Turns:
+    """Organisations share `most` places by turns: the next is the one that was served the longest time ago. Each may
+    have or wait for `of_one`; `full` and `full_of_one` are said to those who are refused."""
+
+    def __init__(self, most: int, of_one: int, full: str, full_of_one: str) -> None:
+        self._most, self._of_one, self._full, self._full_of_one = most, of_one, full, full_of_one
+        self._changed = threading.Condition()
+        self._numbers = count(1)
+        self._busy: Counter[str] = Counter()
+        self._waiting: dict[int, str] = {}
+        self._served: dict[str, int] = {}
+
+    @contextmanager
+    def turn(self, whose: str, patience: float) -> Iterator[None]:
+        """Waits until it is this organisation's turn, `patience` seconds at the most, and has it until the end."""
+        with self._changed:
+            self._wait(whose, patience)
+            self._busy[whose] += 1
+            self._served[whose] = next(self._numbers)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy[whose] -= 1
+                self._changed.notify_all()
+
+    def _wait(self, whose: str, patience: float) -> None:
+        if self._busy[whose] + Counter(self._waiting.values())[whose] >= self._of_one:
+            raise TooManyError(self._full_of_one)
+        if len(self._waiting) >= MOST_WAITING:
+            raise TooManyError(self._full)
+        mine = next(self._numbers)
+        self._waiting[mine] = whose
+        try:
+            if not self._changed.wait_for(lambda: self._busy.total() < self._most and self._next() == mine, patience):
+                raise TooManyError(self._full)
+        finally:
+            del self._waiting[mine]
+            self._changed.notify_all()  # the next one may be let in too
+
+    def _next(self) -> int:
+        return min(self._waiting, key=lambda one: (self._served.get(self._waiting[one], 0), one))

@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import write_whole
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.names import LEDGER
+from databazaar.runs.notes import LEDGER
 from databazaar.service import files, specification
 from databazaar.service.database.tables import Contract, File, Job, JobEvent, Offer, OfferVersion
 from databazaar.service.home import require_home
 from databazaar.service.hub import progress
+from databazaar.service.lifecycle import ContractState, JobState
 from databazaar.service.settings import Settings
 from databazaar.service.specification import consumer_files, name_of
-from databazaar.service.states import ContractState, JobState
 
 FAILURE = "failure.json"
 """Why the last runner failed: a code, whose sentence its consumer may read."""
@@ -119,7 +119,7 @@ def _is_there(path: Path) -> bool:
 
 def write_page(run: RunFolder) -> None:
     """Writes the report, the statement and the figures into the run's folder."""
-    from databazaar.reports.written import write_report
+    from databazaar.reports.run_page import write_report
 
     write_report(run, others_tables=False)
 

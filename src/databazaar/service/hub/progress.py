@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 FILE = "progress.jsonl"
 LARGEST = 2**30
+TOLD = ["round", "spent", "asked", "budget", "utility", "loss", "paid", "flagged", "drawn"]
 FLAGGING = ("leak", "no-data")
 
 
 def rounds(settings: Settings, job_id: str, after: int = 0, most: int | None = None) -> list[dict[str, Any]]:
-    """The rounds of a job that come after this one, at most so many: round, spent, asked, budget, utility, loss, paid,
-    flagged and drawn, as `market.run.Progress` has them. None are there before the first is committed."""
+    """The rounds of a job that come after this one, at most so many: what `TOLD` names, as
+    `market.run.Progress` has it. None are there before the first is committed."""
     found = []
     for line in _lines(settings, job_id)[max(0, after) :][:most]:
         try:
@@ -66,19 +67,7 @@ class ProgressLog:
 
     def tell(self, progress: Progress) -> None:
         """One more round."""
-        self.add(
-            {
-                "round": progress.round,
-                "spent": progress.spent,
-                "asked": progress.asked,
-                "budget": progress.budget,
-                "utility": progress.utility,
-                "loss": progress.loss,
-                "paid": progress.paid,
-                "flagged": progress.flagged,
-                "drawn": progress.drawn,
-            }
-        )
+        self.add({name: getattr(progress, name) for name in TOLD})
 
     def add(self, told: dict[str, Any]) -> None:
         """The same as it is written. Where the ledger's replay has told of the round already, nothing is."""

@@ -5,7 +5,7 @@ one goes on to the same model and ledger. It ends with its hub. Its exit code is
 was closed because its consumer asked for it; else the folder says why.
 
 A job's ledger is replayed twice in all. The runner replays it once, when the run ends: the summary, the judgement and
-the report come from that. The settler (hub/settling.py) replays it again and pays by what it finds itself, because it
+the report come from that. The settler (hub/settlement.py) replays it again and pays by what it finds itself, because it
 does not trust a process that has run the job's work.
 """
 
@@ -19,7 +19,6 @@ import sys
 import threading
 import tomllib
 import traceback
-from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -32,7 +31,7 @@ from databazaar.files import alone, write_whole
 from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service.hub.folder import FAILURE, LOCK, LOG, MARKET, without_places, write_page
 from databazaar.service.hub.progress import ProgressLog
-from databazaar.service.jobs.funds import STOP
+from databazaar.service.jobs import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def run(settings: Settings, job_id: str) -> None:
     """What a runner's process does. Ends it with an exit code."""
     become_a_child(settings.job_folder(job_id))
     with alone(settings.job_folder(job_id) / LOCK):  # the one before may still be dying
-        code = attempt(settings, job_id, go_behind)
+        code = attempt(settings, job_id)
     sys.exit(code)
 
 
@@ -73,8 +72,9 @@ def become_a_child(job_folder: Path) -> None:
     os.close(file)
 
 
-def go_behind() -> None:
-    os.nice(BEHIND)
+def _go_behind() -> None:
+    if multiprocessing.parent_process() is not None:  # a hub that runs a job itself stays as it is
+        os.nice(BEHIND)
 
 
 def _end_with_the_hub() -> None:
@@ -84,11 +84,11 @@ def _end_with_the_hub() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def attempt(settings: Settings, job_id: str, played: Callable[[], None] | None = None) -> int:
-    """Plays the job; the exit code. Why it failed is in the folder then. `played` is called after the last round."""
+def attempt(settings: Settings, job_id: str) -> int:
+    """Plays the job; the exit code. Why it failed is in the folder then."""
     folder = settings.job_folder(job_id)
     try:
-        play(folder, settings.run_folder(job_id), job_id, played)
+        play(folder, settings.run_folder(job_id), job_id)
     except BazaarError as refused:
         print(refused, file=sys.stderr, flush=True)  # noqa: T201
         why, code = _told(settings, job_id, refused), refused.exit_code
@@ -125,7 +125,7 @@ def why_failed(settings: Settings, job_id: str, code: int) -> Code:
         return Code.of("runner-ended", exit=code)
 
 
-def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
+def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
     """Plays the job's market.toml from its start, or continues its run, as `bazaar run` does."""
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.play import begun, is_over, resumed
@@ -137,7 +137,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
         job = market_job(job_folder / MARKET, profiled=True)
         _refuse_few_labels(job)
         with begun(job, run_folder, job_id) as playing, closing(ProgressLog(job_folder)) as teller:
-            _finish(playing, teller, job_folder / STOP, played)
+            _finish(playing, teller, job_folder / STOP)
             folder = playing.folder
     else:
         folder = RunFolder(run_folder)
@@ -149,7 +149,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
                 resumed(job, folder, begun_in) as playing,
                 closing(_teller_of(job_folder, folder, begun=terms is not None)) as teller,
             ):
-                _finish(playing, teller, job_folder / STOP, played)
+                _finish(playing, teller, job_folder / STOP)
     write_page(folder)
 
 
@@ -167,7 +167,7 @@ def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> ProgressLog:
     return ProgressLog(job_folder, so_far)
 
 
-def _finish(playing: Playing, teller: ProgressLog, stop: Path, played: Callable[[], None] | None) -> None:
+def _finish(playing: Playing, teller: ProgressLog, stop: Path) -> None:
     from databazaar.runs.close import close_run
 
     def tell(progress: Progress) -> None:
@@ -181,7 +181,6 @@ def _finish(playing: Playing, teller: ProgressLog, stop: Path, played: Callable[
     except _StoppedError:
         close_run(playing.folder)  # not judged: who stops wants to have the rest back
         return
-    if played is not None:
-        played()
+    _go_behind()
     if playing.job.can_be_judged:
         playing.judge()

@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -24,23 +24,22 @@ from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, end_of
 from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.names import PAGE
+from databazaar.runs.notes import PAGE
 from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.contracts import Needs
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Contract, Job, Offer, Organisation
+from databazaar.service.database.tables import Contract, Job, JournalEntry, Offer, Organisation
 from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.hub.folder import LOCK, has_begun, without_places, write_page
 from databazaar.service.hub.runner import OUR_FAULT, become_a_child
-from databazaar.service.jobs.drafts import OPERATOR
-from databazaar.service.jobs.submission import UNOPENED
-from databazaar.service.lifecycle import contracts_of, enter, locked_job, stays
+from databazaar.service.jobs import OPERATOR
+from databazaar.service.lifecycle import ContractState, JobState, contracts_of, enter, locked_job, stays
 from databazaar.service.members import currency_of, market
 from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.receipts import HubKey, issue
 from databazaar.service.settings import Settings
-from databazaar.service.states import ContractState, JobState
+from databazaar.service.submission import UNOPENED
 
 UNSOUND = "ledger-unsound"
 GIVEN_UP = Code("runs-kept-failing")
@@ -165,9 +164,26 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     """Writes down what a run came to: contracts, state, journal, receipts. The job is locked."""
     if job.state != JobState.SETTLING:
         return JobState(job.state)
-    consumer = session.get_one(Organisation, job.organisation_id)
     contracts = {session.get_one(Offer, c.offer_id).slug: c for c in contracts_of(session, job, lock=True)}
     _refuse_another_run(job, contracts, outcome)
+    entry = _pay(session, job, contracts, outcome)
+    key, name, currency = HubKey.of(settings), market(session).name, currency_of(session)
+    for contract in contracts.values():
+        if contract.accesses:
+            issue(session, key, contract, entry, market=name, currency=currency, run_head=job.run_head or "")
+    return JobState(job.state)
+
+
+def _pay(
+    session: Session,
+    job: Job,
+    contracts: Mapping[str, Contract],
+    outcome: Outcome,
+    end: tuple[JobState, Code] | None = None,
+) -> JournalEntry:
+    """Pays providers and fee from the escrow and refunds the rest; `end` is how the job ends where the run does not
+    say it."""
+    consumer = session.get_one(Organisation, job.organisation_id)
     pay: Counter[str] = Counter()
     for slug, contract in contracts.items():
         if contract.state == ContractState.ACTIVE:
@@ -179,17 +195,11 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     job.refunded = job.escrow - job.paid - job.fee
     if outcome.audit is not None:
         job.run_head, job.model_hash = outcome.audit.head, outcome.audit.delivered
-    state, reason = _end_of(job, outcome)
-    enter(session, job, state, reason)
+    enter(session, job, *(end or _end_of(job, outcome)))
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
     ran = {"run_head": job.run_head} if job.run_head else {}
     ran |= {"stopped_by": OPERATOR} if job.stopped_by == OPERATOR else {}
-    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
-    key, name, currency = HubKey.of(settings), market(session).name, currency_of(session)
-    for contract in contracts.values():
-        if contract.accesses:
-            issue(session, key, contract, entry, market=name, currency=currency, run_head=job.run_head or "")
-    return state
+    return journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
 
 
 def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outcome) -> None:
@@ -225,14 +235,8 @@ def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:
     job = locked_job(session, job_id)
     if job.state != JobState.SETTLING or job.reason_code != UNSOUND:
         raise ConflictError("only a job that its ledger cannot settle is refunded by hand: others settle themselves")
-    consumer = session.get_one(Organisation, job.organisation_id)
-    for contract in contracts_of(session, job, lock=True):
-        if contract.state == ContractState.ACTIVE:
-            contract.accesses = contract.paid = 0
-    job.paid, job.fee, job.refunded = 0, 0, job.escrow
-    enter(session, job, JobState.REFUNDED, Code("refunded-by-operator"))
-    moved = {journal.escrow(job.id): -job.escrow, journal.cash(consumer.slug): job.escrow}
-    journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    contracts = {contract.offer_id: contract for contract in contracts_of(session, job, lock=True)}
+    _pay(session, job, contracts, Outcome(), (JobState.REFUNDED, Code("refunded-by-operator")))
     return job
 
 

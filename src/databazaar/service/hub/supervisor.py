@@ -1,8 +1,7 @@
 """The supervisor: takes jobs from the queue, gives each a process, follows it, and has it settled.
 
-It holds a job by a lease that it renews while the process lives; a process does not renew its own, for it may be busy
-for longer than any lease. A process that failed is started again, later and later; one that comes no further is given
-up, and then what was posted is paid and the rest refunded.
+A process that failed is started again, later and later; one that comes no further is given up, and then what was
+posted is paid and the rest refunded.
 """
 
 from __future__ import annotations
@@ -13,30 +12,29 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import count
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from databazaar.codes import Code
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.runs.names import SUMMARY
+from databazaar.runs.notes import SUMMARY
 from databazaar.service import home
-from databazaar.service.database.columns import new_id, now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job
+from databazaar.service.database.tables import Job, now
+from databazaar.service.home import HubLock, HubLockedError
 from databazaar.service.hub import progress, runner, settlement
 from databazaar.service.hub.children import Child, Children, wait_for
 from databazaar.service.hub.folder import HELD, has_begun, without_places, write_market
-from databazaar.service.hub.lock import HubLock, HubLockedError
-from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_room
-from databazaar.service.hub.sweeper import Sweeper
-from databazaar.service.jobs.funds import STOP
-from databazaar.service.lifecycle import enter, locked_job, noted, stays
+from databazaar.service.hub.sweeper import sweepers
+from databazaar.service.jobs import STOP
+from databazaar.service.lifecycle import JobState, enter, locked_job, noted, stays
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
 
 TICK = 0.25
 """Seconds after which the queue is looked at again, if nothing has happened before."""
@@ -55,15 +53,52 @@ def delay(failures: int) -> float:
     return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures - 1, 30)))
 
 
+def hosted(state: JobState) -> ColumnElement[bool]:
+    """The jobs in a state whose runs are played here."""
+    return and_(Job.state == state, Job.mode == "hosted")
+
+
+def is_due() -> ColumnElement[bool]:
+    """Those in the queue that may start now."""
+    return and_(hosted(JobState.QUEUED), or_(Job.not_before.is_(None), Job.not_before <= now()))
+
+
+def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
+    """The job to start next, locked: of the consumer with the fewest running, then of the one that waited longest, the
+    oldest. `last_begun` numbers consumers by when a job of theirs was last started."""
+    running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
+    waiting = select(Job.id, Job.organisation_id).where(is_due()).order_by(Job.created_at, Job.id)
+    first: dict[str, str] = {}
+    for job_id, whose in session.execute(waiting):
+        first.setdefault(whose, job_id)
+    for whose in sorted(first, key=lambda one: (running[one], last_begun.get(one, -1))):
+        held = select(Job).where(Job.id == first[whose], Job.state == JobState.QUEUED)
+        job = session.scalar(held.with_for_update(skip_locked=True).execution_options(populate_existing=True))
+        if job is not None:
+            return job
+    return None
+
+
+def who_makes_room(session: Session, had_turn: Sequence[str]) -> str | None:
+    """Of the running jobs that have had their turn, the first whose consumer runs more of them than one who waits."""
+    owners = dict(session.execute(select(Job.id, Job.organisation_id).where(hosted(JobState.RUNNING))).all())
+    running = Counter(owners.values())
+    fewest = min(
+        (running[whose] for whose in session.scalars(select(Job.organisation_id).where(is_due()))), default=None
+    )
+    if fewest is None:
+        return None
+    return next((job_id for job_id in had_turn if running[owners.get(job_id, "")] > fewest), None)
+
+
 class Supervisor:
     """Runs and settles the jobs of one hub, from `start` to `stop`."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings, self.database = settings, database
-        self.id = new_id()
         self._runners = Children("runner", settings, runner.run)
         self._settlers = Children("settler", settings, settlement.run)
-        self._sweeper = Sweeper(settings, database)
+        self._sweepers = sweepers(settings, database)
         self._alone: HubLock | None = None
         self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
         self._stopping = threading.Event()
@@ -71,7 +106,6 @@ class Supervisor:
         self._turns, self._turn_of = count(), dict[str, int]()
         self._unsettled: dict[str, tuple[int, float]] = {}
         self._stopped: dict[str, float] = {}
-        self._renewed = 0.0
 
     @property
     def running(self) -> list[str]:
@@ -92,7 +126,8 @@ class Supervisor:
             self._alone.release()
             raise
         self._thread.start()
-        self._sweeper.start()
+        for sweeper in self._sweepers:
+            sweeper.start()
 
     def wake(self) -> None:
         """Looks at the queue now and not a moment later."""
@@ -105,7 +140,8 @@ class Supervisor:
         self.wake()
         if self._thread.is_alive():
             self._thread.join()
-        self._sweeper.stop()
+        for sweeper in self._sweepers:
+            sweeper.stop()
         if self._alone is not None:
             self._alone.release()
             self._alone = None
@@ -158,14 +194,9 @@ class Supervisor:
         return running, settling, bool(waiting)
 
     def _look_after(self, running: dict[str, str]) -> None:
-        """Renews leases, has stopped jobs end, and puts jobs back into the queue whose processes are lost."""
+        """Has stopped jobs end, and puts jobs back into the queue whose processes are lost."""
         self._end_stopped([job_id for job_id, stopped_by in running.items() if stopped_by])
         self._put_back([job_id for job_id in running if job_id not in self._runners], Code("runner-lost"))
-        if len(self._runners) and time.monotonic() > self._renewed + self.settings.lease / 3:
-            with self.database.begin() as session:
-                renewed = update(Job).where(Job.id.in_(self._runners.jobs), Job.lease_owner == self.id)
-                session.execute(renewed.values(lease_until=self._lease_end()))
-            self._renewed = time.monotonic()
 
     def _end_stopped(self, jobs: list[str]) -> None:
         """Tells runners of stopped jobs to end after their round, and ends those that take longer than `stop_grace`."""
@@ -182,16 +213,12 @@ class Supervisor:
                 why = Code.of("round-not-ended", seconds=self.settings.stop_grace)
                 self._put_back(self._runners.kill(job_id), why)
 
-    def _lease_end(self) -> dt.datetime:
-        return now() + dt.timedelta(seconds=self.settings.lease)
-
     def _put_back(self, jobs: list[str], why: Code) -> None:
         """No attempt is counted: it was the hub that ended, not the job."""
         for job_id in jobs:
             with self.database.begin() as session:
                 job = locked_job(session, job_id)
                 if job.state == JobState.RUNNING:
-                    job.lease_owner = job.lease_until = None
                     enter(session, job, JobState.SETTLING if job.stopped_by else JobState.QUEUED, why)
 
     def _make_room(self) -> None:
@@ -219,7 +246,7 @@ class Supervisor:
             self._turn_of[job.organisation_id] = next(self._turns)
             if not self._prepare(session, job):
                 return True
-            job.lease_owner, job.lease_until, job.not_before = self.id, self._lease_end(), None
+            job.not_before = None
             enter(session, job, JobState.RUNNING)
         try:
             self._runners.start(job.id, progress.played(self.settings, job.id))
@@ -256,7 +283,6 @@ class Supervisor:
             job = locked_job(session, child.job_id)
             if job.state != JobState.RUNNING:
                 return
-            job.lease_owner = job.lease_until = None
             if code == 0 or job.stopped_by:
                 enter(session, job, JobState.SETTLING)
                 return

@@ -7,16 +7,16 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import delete, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from databazaar.service import contracts, outbox
-from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Answered, File, Outgoing, Token
-from databazaar.service.files import STALE, Use, lock_file, remove_unnamed, uses_of
+from databazaar.service.database.tables import Answered, File, Outgoing, Token, now
+from databazaar.service.files import STALE, Use, remove_unnamed, uses_of
 from databazaar.service.settings import Settings
 
 ABANDONED = dt.timedelta(days=30)
@@ -46,7 +46,7 @@ def _is_due(file: File, uses: list[Use], days: int | None) -> bool:
 def _delete(database: Database, settings: Settings, file_id: str) -> bool:
     """Looks again, with the file held: somebody may have begun to use it."""
     with database.begin() as session:
-        file = lock_file(session, file_id)
+        file = session.get_one(File, file_id, with_for_update=True)
         uses = uses_of(session, file.organisation_id).get(file_id, [])
         if file.deleted_at is not None or not _is_due(file, uses, settings.keep_days):
             return False
@@ -109,37 +109,38 @@ def sweep_files(settings: Settings, database: Database) -> None:
         log.info("%d files were deleted, and %d more were left over", deleted, left)
 
 
-class Sweeper:
-    """Sweeps in a thread of its own, so that a webhook that does not answer keeps no job waiting."""
+class Repeated:
+    """Does some work every so many seconds in a thread of its own, also after it has failed."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings, self._database = settings, database
-        self._thread = threading.Thread(target=self._work, name="sweeper", daemon=True)
+    def __init__(self, name: str, seconds: float, work: Callable[[], object]) -> None:
+        self._name, self._seconds, self._work = name, seconds, work
+        self._thread = threading.Thread(target=self._repeat, name=name, daemon=True)
         self._stopping = threading.Event()
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits for a delivery that is under way, for ten seconds at the most."""
+        """Waits for work that is under way, for ten seconds at the most."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10.0)
 
-    def _work(self) -> None:
-        until_sweep = until_files = 0.0
+    def _repeat(self) -> None:
         while not self._stopping.is_set():
             try:
-                if until_sweep <= 0.0:
-                    sweep(self._database)
-                    until_sweep = RARELY
-                if until_files <= 0.0:
-                    until_files = SELDOM  # a disk that fails keeps no webhook waiting
-                    sweep_files(self._settings, self._database)
-                outbox.deliver_due(self._database, private=self._settings.private_webhooks)
+                self._work()
             except SQLAlchemyError as error:
-                log.warning("the database does not answer, and is asked again: %s", type(error).__name__)
+                log.warning("%s: the database does not answer: %s", self._name, type(error).__name__)
             except Exception:
-                log.exception("the sweeper failed, and goes on")
-            until_sweep, until_files = until_sweep - EVERY, until_files - EVERY
-            self._stopping.wait(EVERY)
+                log.exception("%s failed, and goes on", self._name)
+            self._stopping.wait(self._seconds)
+
+
+def sweepers(settings: Settings, database: Database) -> list[Repeated]:
+    """What a hub repeats; a webhook that does not answer, or a disk that fails, keeps nothing else waiting."""
+    return [
+        Repeated("outbox", EVERY, lambda: outbox.deliver_due(database, private=settings.private_webhooks)),
+        Repeated("sweeper", RARELY, lambda: sweep(database)),
+        Repeated("files", SELDOM, lambda: sweep_files(settings, database)),
+    ]

@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import multiprocessing
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import count
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from databazaar.codes import Code
-from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.service.errors import ConflictError, InvalidError, TooManyError
-from databazaar.service.hub.children import start
+from databazaar.federation.frames import Header, decode_bundle, encode_bundle
+from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.hub.children import Turns, start
 
-MOST_WAITING, MOST_OF_ONE = 16, 2
-"""Who waits keeps a thread of the hub: so not many do, and of one consumer fewer still. The others ask again."""
+MOST_OF_ONE = 2
+"""Of one consumer so many wait beside those that have a process."""
 FULL = "the hub answers as many questions at once as it can: ask again in a second"
-
-
-class ResponderQueue:
-    """For all threads of a process. `patience` is for how many seconds one waits."""
-
-    def __init__(self, most: int, patience: float) -> None:
-        self._most, self._patience = most, patience
-        self._changed = threading.Condition()
-        self._busy = 0
-        self._numbers = count(1)
-        self._waiting: dict[int, str] = {}
-        self._served: dict[str, int] = {}
-
-    @contextmanager
-    def turn(self, consumer: str) -> Iterator[None]:
-        """Waits until it is this consumer's turn, and has it until the end."""
-        with self._changed:
-            self._wait(consumer)
-            self._busy += 1
-            self._served[consumer] = next(self._numbers)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._busy -= 1
-                self._changed.notify_all()
-
-    def _wait(self, consumer: str) -> None:
-        of_one = Counter(self._waiting.values())[consumer]
-        if len(self._waiting) >= MOST_WAITING or of_one >= MOST_OF_ONE:
-            raise TooManyError(FULL)
-        mine = next(self._numbers)
-        self._waiting[mine] = consumer
-        try:
-            if not self._changed.wait_for(lambda: self._busy < self._most and self._next() == mine, self._patience):
-                raise TooManyError(FULL)
-        finally:
-            del self._waiting[mine]
-            self._changed.notify_all()  # the next one may be let in too
-
-    def _next(self) -> int:
-        """Of those who wait, one of the consumer that was served the longest time ago; of these the first."""
-        return min(self._waiting, key=lambda one: (self._served.get(self._waiting[one], 0), one))
-
-
 STARTS_WITHIN, GRACE, PATIENCE = 120.0, 330.0, 10.0
 """Seconds for a process to load what it needs; for an answer, of which the process gives up after 300 itself; and until
 one who waits for a process is told to ask again."""
@@ -96,13 +50,12 @@ class RoundDue:
 class Answerer:
     """One process, and the way to talk to it: for one thread at a time."""
 
-    def __init__(self, about: Mapping[str, Any], max_bytes: int) -> None:
+    def __init__(self, about: Mapping[str, Any]) -> None:
         folder = Path(about["folder"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        here, there = socket.socketpair()
+        self._connection, there = multiprocessing.Pipe()
         with there:
             self._process = start(answer_on, (there, folder), f"answerer-{folder.name}")
-        self._channel = Channel(here, max_bytes)
         self._call(dict(about), within=STARTS_WITHIN)
 
     def connected(self) -> list[str]:
@@ -117,86 +70,121 @@ class Answerer:
         return Answers(told["kind"], replies, told["lost"], codes, privacy)
 
     def _call(self, header: Header, body: bytes = b"", within: float = GRACE) -> tuple[Header, dict[str, bytes]]:
-        replies: dict[str, bytes] = {}
+        """What the process says, and the replies that it brings."""
         try:
-            self._channel.settimeout(within)
-            self._channel.send(header, body)
-            while True:
-                told, part = self._channel.receive()
-                if "refused" in told:
-                    raise InvalidError(str(told["refused"]))
-                if "name" not in told:
-                    return told, replies
-                replies[str(told["name"])] = part
-        except (ClosedError, TimeoutError):
-            self.close()
+            self._connection.send_bytes(encode_bundle(header, {"body": body}))
+            if not self._connection.poll(within):
+                raise TimeoutError
+            told, replies = decode_bundle(self._connection.recv_bytes())
+        except (OSError, EOFError):
+            self.dispose()
             raise ConflictError("the process that answers here has ended: ask again, and another one does") from None
+        if "refused" in told:
+            raise InvalidError(str(told["refused"]))
+        return told, replies
 
     @property
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def close(self) -> None:
-        self._channel.close()
+    def dispose(self) -> None:
+        self._connection.close()
         self._process.kill()  # whatever it does can be done again
         self._process.join()
+
+
+class Held(Protocol):
+    @property
+    def alive(self) -> bool: ...
+
+    def dispose(self) -> None: ...
+
+
+Kind = TypeVar("Kind", bound=Held)
+
+
+@dataclass
+class _Place(Generic[Kind]):
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    item: Kind | None = None
+    users: int = 0
+
+    def let_go(self) -> None:
+        with self.lock:
+            if self.item is not None:
+                self.item.dispose()
+                self.item = None
+
+
+class Pool(Generic[Kind]):
+    """Something open for each job, for one thread at a time. Of more than `most` the longest unused are let go."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: OrderedDict[str, _Place[Kind]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids of their jobs."""
+        return iter(list(self._held))
+
+    @contextmanager
+    def of(self, job_id: str, opened: Callable[[], Kind]) -> Iterator[Kind]:
+        """What is open for this job; it is `opened` where nothing is."""
+        with self._lock:
+            held = self._held.setdefault(job_id, _Place())
+            held.users += 1
+            self._held.move_to_end(job_id)
+            idle = [name for name, one in self._held.items() if not one.users]
+            spare = [self._held.pop(name) for name in idle[: max(0, len(self._held) - self._most)]]
+        for one in spare:
+            one.let_go()
+        try:
+            with held.lock:
+                if self._held.get(job_id) is not held:
+                    raise ConflictError("the run has just been closed: look at the job again")
+                if held.item is None or not held.item.alive:
+                    held.item = opened()
+                yield held.item
+        finally:
+            with self._lock:
+                held.users -= 1
+
+    def drop(self, job_id: str) -> None:
+        """Lets go of what is open for a job; waits for its holder."""
+        with self._lock:
+            held = self._held.pop(job_id, None)
+        if held is not None:
+            held.let_go()
 
 
 class Answerers:
     """At most `most` processes, shared by consumers in turns; the longest idle one makes room for another job's."""
 
-    def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
-        self._most, self._max_bytes = most, max_bytes
-        self._turns = ResponderQueue(most, patience)
-        self._idle: OrderedDict[str, Answerer] = OrderedDict()
-        self._busy = 0
-        self._lock = threading.Lock()
+    def __init__(self, most: int, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._turns = Turns(most, most + MOST_OF_ONE, FULL, FULL)
+        self._pool = Pool[Answerer](most)
 
     @contextmanager
     def of(self, job_id: str, consumer: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
         """The process of this job, for this caller alone. `about` is asked for where it must be started."""
-        with self._turns.turn(consumer), self._started(job_id, about) as answerer:
+        with (
+            self._turns.turn(consumer, self._patience),
+            self._pool.of(job_id, lambda: Answerer(about())) as answerer,
+        ):
             yield answerer
-
-    @contextmanager
-    def _started(self, job_id: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
-        answerer, gone = self._taken(job_id)
-        try:
-            if gone is not None:
-                gone.close()
-            if answerer is None or not answerer.alive:
-                answerer = Answerer(about(), self._max_bytes)
-            yield answerer
-        finally:
-            with self._lock:
-                self._busy -= 1
-                if answerer is not None and answerer.alive:
-                    self._idle[job_id] = answerer
-
-    def _taken(self, job_id: str) -> tuple[Answerer | None, Answerer | None]:
-        """The job's own process, if it has one; and one of another job that must go for it."""
-        with self._lock:
-            answerer = self._idle.pop(job_id, None)
-            self._busy += 1
-            full = answerer is None and self._busy + len(self._idle) > self._most
-            return answerer, self._idle.popitem(last=False)[1] if full and self._idle else None
 
     def drop(self, job_id: str) -> None:
         """Ends the process of a job that is over."""
-        with self._lock:
-            answerer = self._idle.pop(job_id, None)
-        if answerer is not None:
-            answerer.close()
+        self._pool.drop(job_id)
 
     def close(self) -> None:
-        with self._lock:
-            idle, self._idle = list(self._idle.values()), OrderedDict()
-        for answerer in idle:
-            with contextlib.suppress(OSError):
-                answerer.close()
+        for job_id in self._pool:
+            self._pool.drop(job_id)
 
 
-def answer_on(there: socket.socket, folder: Path) -> None:
+def answer_on(there: Connection, folder: Path) -> None:
     """What such a process does; it has all that it imports already."""
     from databazaar.service.notary.responder import main
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.client.shapes import OwnMarket, RunStatus
 from databazaar.codes import Code
-from databazaar.federation.bundles import encode_bundle
+from databazaar.federation.frames import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
@@ -28,14 +27,13 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
 from databazaar.service.hub.folder import pinned_files
-from databazaar.service.jobs.drafts import CONSUMER
-from databazaar.service.jobs.submission import UNOPENED, expected_terms
-from databazaar.service.lifecycle import enter, locked_job
-from databazaar.service.notary.answerers import Answerers, Answers, RoundDue
-from databazaar.service.notary.open_runs import OpenRuns
+from databazaar.service.hub.sweeper import Repeated
+from databazaar.service.jobs import CONSUMER
+from databazaar.service.lifecycle import JobState, enter, locked_job
+from databazaar.service.notary.answerers import Answerers, Answers, Pool, RoundDue
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
-from databazaar.service.states import JobState
+from databazaar.service.submission import UNOPENED, expected_terms
 
 
 def about_job(session: Session, settings: Settings, job: Job) -> dict[str, Any]:
@@ -75,11 +73,10 @@ class Notaries:
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
     ) -> None:
         self._settings, self._database, self._clock = settings, database, clock
-        self._open_runs = OpenRuns(most)
+        self._open_runs = Pool[NotarisedRun](most)
         self._ended: set[str] = set()
-        self._stopping = threading.Event()
-        self._sweeper: threading.Thread | None = None
-        self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
+        self._sweeper: Repeated | None = None
+        self._answerers = Answerers(max(1, settings.runners))
 
     def market(self, caller: Caller, job_id: str) -> OwnMarket:
         """The job's market, as the consumer's arbiter plays it, and the name by which providers know the consumer."""
@@ -87,7 +84,7 @@ class Notaries:
         if job.state in (JobState.DRAFT, JobState.SUBMITTED):
             raise ConflictError(f"the job is {job.state}: its market is there once its providers have agreed")
         about = self._about(job)
-        return OwnMarket(about["market"], about["consumer"])
+        return OwnMarket(market=about["market"], consumer=about["consumer"])
 
     def standing(self, caller: Caller, job_id: str) -> RunStatus:
         job = self._own(caller, job_id)
@@ -95,7 +92,7 @@ class Notaries:
             return RunStatus()
         if job.state not in PLAYED:  # the settlement needs the folder
             found = RunFolder(self._settings.run_folder(job_id)).replay(record=False)
-            return RunStatus(found.entries, found.head, found.rounds, (), found.closed)
+            return RunStatus(entries=found.entries, head=found.head, round=found.rounds, closed=found.closed)
         with self._run(job) as run:
             return _standing(run)
 
@@ -245,20 +242,12 @@ class Notaries:
 
     def start(self) -> None:
         """Looks every few seconds for runs that are to end."""
-        self._sweeper = threading.Thread(target=self._sweep, name="notaries", daemon=True)
+        self._sweeper = Repeated("notaries", EVERY, self.close_due)
         self._sweeper.start()
 
-    def _sweep(self) -> None:
-        while not self._stopping.wait(EVERY):
-            try:
-                self.close_due()
-            except Exception:  # a database that is away, say: the next time will do
-                log.exception("runs of own arbiters could not be looked at")
-
     def close(self) -> None:
-        self._stopping.set()
         if self._sweeper is not None:
-            self._sweeper.join()
+            self._sweeper.stop()
         for job_id in self._open_runs:
             self._drop(job_id)
         self._answerers.close()
@@ -268,7 +257,7 @@ def _standing(run: NotarisedRun) -> RunStatus:
     if not run.entries:
         return RunStatus()
     due = run.due
-    return RunStatus(run.entries, run.head, due.round, due.asked, run.closed)
+    return RunStatus(entries=run.entries, head=run.head, round=due.round, asked=due.asked, closed=run.closed)
 
 
 def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundDue:

@@ -1,14 +1,14 @@
 """The process that answers the questions of one consumer's arbiter: from files at the hub, or by asking sites.
 
 The hub's own process holds no data in memory and loads no model; this one does, for one job, and ends with the hub.
-Frames go over a socket (federation/frames.py), and nothing is unpickled.
+Questions and answers are bundles (federation/frames.py), and nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,12 @@ from databazaar.config.jobs import asked_work
 from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import why_invalid
 from databazaar.errors import BazaarError
-from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import MessageError, declined
-from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.messages import Request, decode_reply, decode_request, hear_reply, question_hash
-from databazaar.federation.pins import Pins
+from databazaar.federation.accepted_schemas import AcceptedSchemas
+from databazaar.federation.frames import Header, decode_bundle, encode_bundle
+from databazaar.federation.messages import Request, decode_reply, decode_request, question_hash
 from databazaar.federation.policy import Policy
 from databazaar.federation.table import Table
-from databazaar.federation.transport import LocalTransport, Transport
+from databazaar.federation.transport import LocalTransport, Lost, MessageError, Transport, declined
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.hub.runner import become_a_child
@@ -58,7 +56,7 @@ class Responder:
             pins = Path(about["folder"]) / "answering" / name
             pins.mkdir(parents=True, exist_ok=True)
             policy = replace(Policy(max_seconds=MOST_SECONDS), **{k: v for k, v in bounds.items() if v is not None})
-            workers[name] = ProviderWorker(name, Table(Path(given["path"]), Pins(pins)), policy)
+            workers[name] = ProviderWorker(name, Table(Path(given["path"]), AcceptedSchemas(pins)), policy)
         return LocalTransport(workers)
 
     def _sites(self, about: Mapping[str, Any]) -> Transport:
@@ -67,8 +65,7 @@ class Responder:
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
-        lines = self._market.federation
-        return GrpcTransport(folder, self._consumer, pack=lines is not None and lines.compression != "none")
+        return GrpcTransport(folder, self._consumer)
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""
@@ -127,7 +124,7 @@ class Responder:
     def _is_signed(self, data: bytes, request: Request, name: str, params: Tensor | None, question: str) -> bool:
         assert self._keys is not None
         try:
-            hear_reply(data, request, name, params, question, self._keys.signed_with)
+            decode_reply(data, request, name, params, question, self._keys.signed_with)
         except MessageError:
             return False
         return True
@@ -141,7 +138,7 @@ def _judged(
 ) -> tuple[Code | None, tuple[float, float] | None]:
     """What the consumer's arbiter will write of this reply, and what its provider says of its privacy."""
     try:
-        reply, update = decode_reply(data, request, name, params, question)
+        reply, update, *_ = decode_reply(data, request, name, params, question)
     except MessageError as wrong:
         return Code(str(wrong)), None
     spent = None if reply.epsilon is None or reply.delta is None else (reply.epsilon, reply.delta)
@@ -150,37 +147,36 @@ def _judged(
     return why_invalid(update, params) if params is not None else None, spent
 
 
-def serve(channel: Channel) -> None:
+def serve(connection: Connection) -> None:
     """Answers until the hub goes."""
     responder: Responder | None = None
     while True:
         try:
-            header, body = channel.receive()
-        except ClosedError:
+            header, parts = decode_bundle(connection.recv_bytes())
+        except (OSError, EOFError):
             return
+        told: Header = {"ready": True}
+        replies: dict[str, bytes] = {}
         try:
             if responder is None:
                 responder = Responder(header)
-                channel.send({"ready": True})
             else:
-                _answer(responder, channel, header, body)
+                told, replies = _answered(responder, header, parts["body"])
         except BazaarError as refused:
-            channel.send({"refused": str(refused)})
+            told = {"refused": str(refused)}
+        connection.send_bytes(encode_bundle(told, replies))
 
 
-def _answer(responder: Responder, channel: Channel, header: Header, body: bytes) -> None:
+def _answered(responder: Responder, header: Header, body: bytes) -> tuple[Header, dict[str, bytes]]:
     if header["op"] == "connected":
-        channel.send({"connected": responder.connected()})
-    else:
-        request, params = responder.check(body, header["names"], header)
-        replies, lost, codes, privacy = responder.ask(body, header["names"], header["timeout"], request, params)
-        for name, reply in replies.items():
-            channel.send({"name": name}, reply)
-        channel.send({"kind": request.kind, "lost": lost, "codes": codes, "privacy": privacy})
+        return {"connected": responder.connected()}, {}
+    request, params = responder.check(body, header["names"], header)
+    replies, lost, codes, privacy = responder.ask(body, header["names"], header["timeout"], request, params)
+    return {"kind": request.kind, "lost": lost, "codes": codes, "privacy": privacy}, replies
 
 
-def main(there: socket.socket, folder: Path) -> None:
+def main(there: Connection, folder: Path) -> None:
     """The life of the process, which ends with the hub, or when the hub closes its end."""
     become_a_child(folder)
     torch.set_num_threads(1)
-    serve(Channel(there))
+    serve(there)

@@ -10,21 +10,46 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from numpy.typing import NDArray
+from pydantic import Field
 
 from databazaar.codes import QUARANTINED, Code
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.federation.bundles import decode_bundle, encode_bundle
+from databazaar.federation.frames import decode_bundle, encode_bundle
 from databazaar.files import read_plain, write_whole
 from databazaar.ledger import Due, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
+from databazaar.ledger.chain import Kind
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.progress import ProgressLog
 from databazaar.vectors import pack
+
+_Number = Annotated[int, Field(ge=0, lt=2**63)]
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Name = Annotated[str, Field(max_length=200)]
+_Fields = tuple[_Number, Kind, _Number | None, _Number | None, _Name | None, _Number | None, dict[str, Any], _Hash]
+Line = Annotated[_Fields, Field(strict=False)]
+"""An entry as it travels, with the types that a ledger writes: seq, kind, round, draw, provider, amount, body, hash."""
+
+
+def entries_of(lines: Iterable[Line]) -> list[Entry]:
+    """
+    >>> entries_of([(4, "round", 0, None, None, None, {}, "0" * 64)])[0].kind
+    'round'
+    >>> entries_of([(4, "round", 0, 1, None, None, {}, "0" * 64)])
+    Traceback (most recent call last):
+    databazaar.service.errors.InvalidError: entry 4 (round, round 0, draw 1): has not what an entry of its kind has
+    """
+    entries = [Entry(*line) for line in lines]
+    for entry in entries:
+        if not entry.well_formed:
+            raise InvalidError(f"{entry}: has not what an entry of its kind has")
+    return entries
+
 
 REPLIES = "replies.bin"
 LARGEST = 8 * 2**30
@@ -133,6 +158,8 @@ NOT_ASKED = "was not asked through this hub in round"
 
 class NotarisedRun:
     """For one thread at a time. Use `begin` for a run that has no folder yet."""
+
+    alive: ClassVar[bool] = True
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)

@@ -1,25 +1,22 @@
-"""The market, its organisations, their people and tokens; the pages Account and Organisations."""
+"""The market, its organisations, and what each has: people, tokens and webhooks."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.client.conversion import from_row
-from databazaar.service import credentials, members
-from databazaar.service.caller import SCOPES, Scope
-from databazaar.service.database.tables import Market, Organisation, Person, Token
+from databazaar.service import credentials, members, outbox
+from databazaar.service.caller import SCOPES
+from databazaar.service.database.tables import Organisation, Person
 from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
 from databazaar.service.http.pages import PageContext
-from databazaar.service.http.routes import Name, Routes
+from databazaar.service.http.routes import Routes
 
 routes = Routes("members")
-Email = Annotated[str, Field(min_length=3, max_length=254)]
 MEANINGS = {
     "read": "look at everything that is yours",
     "jobs": "make, submit and stop jobs",
@@ -31,40 +28,18 @@ DAYS = ("7", "30", "90", "365")
 ORGANISATIONS = "/operator/organisations"
 
 
-class LinkShown(BaseModel):
-    link: str
-
-
-@routes.page("/account", "account", "Account", forms=("form", "colleague"), menu=("Your organisation", "Account", 4))
+@routes.page("/account", "account", "Account", menu=("Your organisation", 4))
 def account_page(page: PageContext, session: Session) -> dict[str, Any]:
     scopes = [(scope, scope, MEANINGS[scope]) for scope in SCOPES if scope in page.caller.scopes]
     tokens, people = credentials.tokens(session, page.caller), members.people(session, page.caller)
     return {"tokens": tokens, "scopes": scopes, "people": people}
 
 
-@routes.page(
-    ORGANISATIONS,
-    "operator/organisations",
-    "Organisations",
-    role="operator",
-    forms=("form",),
-    menu=("Operating", "Organisations", 2),
-)
+@routes.page(ORGANISATIONS, "operator/organisations", "Organisations", role="operator", menu=("Operating", 2))
 def organisations_page(page: PageContext, session: Session) -> dict[str, Any]:
-    first = {
-        person.organisation_id: person.id
-        for person in session.scalars(select(Person).order_by(Person.created_at.desc()))
-    }
-    held = (("operator", "operates"), ("consumer", "consumes"), ("provider", "provides"))
-    lines = [
-        {
-            "it": one,
-            "person_id": first.get(one.id),
-            "roles": ", ".join(role for role, name in held if getattr(one, name)),
-        }
-        for one in members.organisations(session, page.caller)
-    ]
-    return {"organisations": lines}
+    newest_first = session.scalars(select(Person).order_by(Person.created_at.desc()))
+    first = {person.organisation_id: person.id for person in newest_first}
+    return {"organisations": members.organisations(session, page.caller), "first_person": first}
 
 
 @routes.read("/me", shapes.Caller)
@@ -72,25 +47,11 @@ def me(call: Call, session: Session) -> shapes.Caller:
     """Who asks, and what they may do."""
     call.caller.require("read")
     own = next(one for one in members.organisations(session, call.caller) if one.id == call.caller.organisation_id)
-    return shapes.Caller(
-        organisation=from_row(shapes.Organisation, own),
-        scopes=sorted(call.caller.scopes),
-        person_id=call.caller.person_id,
-        market=from_row(shapes.Market, members.market(session)),
-    )
+    market, scopes = members.market(session), sorted(call.caller.scopes)
+    return shapes.Caller.of(call.caller, organisation=own, scopes=scopes, market=market)
 
 
-@routes.read("/market", shapes.Market)
-def market(call: Call, session: Session) -> Market:
-    """The market's name, currency and fee."""
-    call.caller.require("read")
-    return members.market(session)
-
-
-@routes.listing("/organisations", shapes.Organisation)
-def organisations(call: Call, session: Session) -> list[Organisation]:
-    """All organisations for the operator; anybody else sees their own."""
-    return members.organisations(session, call.caller)
+routes.listing("/organisations", shapes.Organisation)(members.organisations)
 
 
 def _invited(page: PageContext, form: Form) -> dict[str, Any]:
@@ -101,20 +62,19 @@ def _invited(page: PageContext, form: Form) -> dict[str, Any]:
 
 @routes.form(
     ORGANISATIONS,
-    ORGANISATIONS,
     "{made.organisation.name} is invited: pass this link on to {made.person.email}.",
     page=organisations_page,
     read=_invited,
     secret="link",  # noqa: S106
 )
-@routes.write("/organisations", shapes.Invitation, 201, secret=True)
+@routes.write("/organisations", shapes.Invitation, 201)
 def invite_organisation(
     call: Call,
     session: Session,
     *,
-    name: Name,
-    slug: Annotated[str, Field(min_length=1, max_length=40)],
-    email: Email,
+    name: str,
+    slug: str,
+    email: str,
     consumes: bool = False,
     provides: bool = False,
 ) -> shapes.Invitation:
@@ -123,83 +83,60 @@ def invite_organisation(
     return _invitation(call, members.invite(session, call.caller, name=name, slug=slug, email=email, **roles))
 
 
-@routes.form(
+routes.write("/organisations/{organisation_id}/suspend", shapes.Organisation)(members.suspend)
+routes.form(
     f"{ORGANISATIONS}/{{organisation_id}}/suspend",
-    ORGANISATIONS,
     "{made.name} is suspended: nobody of it signs in, and its tokens are revoked.",
-    role="operator",
-)
-@routes.write("/organisations/{organisation_id}/suspend", shapes.Organisation)
-def suspend_organisation(call: Call, session: Session, organisation_id: str) -> Organisation:
-    """Shuts an organisation out at once, with all its tokens. For the operator."""
-    return members.suspend(session, call.caller, organisation_id)
-
-
-@routes.form(
-    f"{ORGANISATIONS}/{{organisation_id}}/restore",
     ORGANISATIONS,
-    "{made.name} takes part again: its people sign in as before.",
     role="operator",
-)
-@routes.write("/organisations/{organisation_id}/restore", shapes.Organisation)
-def restore_organisation(call: Call, session: Session, organisation_id: str) -> Organisation:
-    """Lets a suspended organisation in again. For the operator."""
-    return members.restore(session, call.caller, organisation_id)
-
-
-@routes.listing("/people", shapes.Person)
-def people(call: Call, session: Session, organisation_id: str | None = None) -> list[Person]:
-    """The people of one's own organisation, or of any for the operator."""
-    return members.people(session, call.caller, organisation_id)
+)(members.suspend)
+routes.write("/organisations/{organisation_id}/restore", shapes.Organisation)(members.restore)
+routes.form(
+    f"{ORGANISATIONS}/{{organisation_id}}/restore",
+    "{made.name} takes part again: its people sign in as before.",
+    ORGANISATIONS,
+    role="operator",
+)(members.restore)
+routes.listing("/people", shapes.Person)(members.people)
 
 
 @routes.form(
     "/account/people",
-    "/account",
     "Pass this link on to {made.person.email}: it works once.",
     page=account_page,
     name="colleague",
     read=lambda page, form: {"email": form.text("email")},
     secret="link",  # noqa: S106
 )
-@routes.write("/people", shapes.Invitation, 201, secret=True)
+@routes.write("/people", shapes.Invitation, 201)
 def invite_person(
-    call: Call,
-    session: Session,
-    *,
-    email: Email,
-    name: Annotated[str, Field(max_length=200)] = "",
-    organisation_id: str | None = None,
+    call: Call, session: Session, *, email: str, name: str = "", organisation_id: str | None = None
 ) -> shapes.Invitation:
     """Invites a colleague by a one-time link, or by the operator anybody's. It takes a person who has signed in."""
     made = members.invite_person(session, call.caller, email=email, name=name, organisation_id=organisation_id)
     return _invitation(call, made)
 
 
-def _linked(page: PageContext, _: LinkShown) -> str:
-    with page.read() as session:
-        person = session.get_one(Person, page.request.path_params["person_id"])
-    return f"A new one-time link for {person.email}; earlier ones hold no longer."
-
-
-@routes.form("/operator/people/{person_id}/link", ORGANISATIONS, _linked, role="operator", secret="link")  # noqa: S106
-@routes.write("/people/{person_id}/link", LinkShown, 201, secret=True)
-def issue_link(call: Call, session: Session, person_id: str) -> LinkShown:
+@routes.form(
+    "/operator/people/{person_id}/link",
+    "A new one-time link for {made.person.email}; earlier ones hold no longer.",
+    ORGANISATIONS,
+    role="operator",
+    secret="link",  # noqa: S106
+)
+@routes.write("/people/{person_id}/link", shapes.Invitation, 201)
+def issue_link(call: Call, session: Session, person_id: str) -> shapes.Invitation:
     """A new one-time link for somebody; earlier ones of theirs hold no longer. It takes a person who has signed in."""
-    return LinkShown(link=_link(call, credentials.issue_link(session, call.caller, person_id)))
+    secret = credentials.issue_link(session, call.caller, person_id)
+    person = session.get_one(Person, person_id)
+    return _invitation(call, members.Invitation(session.get_one(Organisation, person.organisation_id), person, secret))
 
 
-@routes.form("/account/people/{person_id}/disable", "/account", "{made.email} can sign in no longer.")
-@routes.write("/people/{person_id}/disable", shapes.Person)
-def disable_person(call: Call, session: Session, person_id: str) -> Person:
-    """Shuts one person out, with all their tokens."""
-    return members.disable_person(session, call.caller, person_id)
-
-
-@routes.listing("/tokens", shapes.Token)
-def tokens(call: Call, session: Session) -> list[Token]:
-    """The organisation's API tokens; never their secrets."""
-    return credentials.tokens(session, call.caller)
+routes.write("/people/{person_id}/disable", shapes.Person)(members.disable_person)
+routes.form("/account/people/{person_id}/disable", "{made.email} can sign in no longer.", "/account")(
+    members.disable_person
+)
+routes.listing("/tokens", shapes.Token)(credentials.tokens)
 
 
 def _token(page: PageContext, form: Form) -> dict[str, Any]:
@@ -209,44 +146,48 @@ def _token(page: PageContext, form: Form) -> dict[str, Any]:
     return {"label": label, "scopes": form.all("scopes"), "days": int(days) if days in DAYS else 0}
 
 
-@routes.form(
+routes.write("/tokens", shapes.IssuedToken, 201)(credentials.issue_token)
+routes.form(
     "/account/tokens",
-    "/account",
     "The token “{made.token.label}” is issued.",
     page=account_page,
     read=_token,
     secret="secret",  # noqa: S106
+)(credentials.issue_token)
+routes.write("/tokens/{token_id}/revoke", shapes.Token)(credentials.revoke_token)
+routes.form("/account/tokens/{token_id}/revoke", "The token “{made.label}” holds no longer.", "/account")(
+    credentials.revoke_token
 )
-@routes.write("/tokens", shapes.IssuedToken, 201, secret=True)
-def issue_token(
-    call: Call,
-    session: Session,
-    *,
-    label: Name,
-    scopes: list[Scope],
-    days: Annotated[int, Field(ge=1, le=365)] = 90,
-    organisation_id: Annotated[str | None, Field(description="For the operator, who may issue tokens for any.")] = None,
-) -> shapes.IssuedToken:
-    """A new API token. Only a person who has signed in may issue one."""
-    given: dict[str, Any] = {"label": label, "scopes": scopes, "days": days, "organisation_id": organisation_id}
-    token, secret = credentials.issue_token(session, call.caller, **given)
-    return shapes.IssuedToken(token=from_row(shapes.Token, token), secret=secret)
-
-
-@routes.form("/account/tokens/{token_id}/revoke", "/account", "The token “{made.label}” holds no longer.")
-@routes.write("/tokens/{token_id}/revoke", shapes.Token)
-def revoke_token(call: Call, session: Session, token_id: str) -> Token:
-    """Ends a token at once."""
-    return credentials.revoke_token(session, call.caller, token_id)
-
-
-def _link(call: Call, secret: str) -> str:
-    return f"{call.settings.address.rstrip('/')}/join#{secret}"
 
 
 def _invitation(call: Call, made: members.Invitation) -> shapes.Invitation:
-    return shapes.Invitation(
-        organisation=from_row(shapes.Organisation, made.organisation),
-        person=from_row(shapes.Person, made.person),
-        link=_link(call, made.secret),
-    )
+    return shapes.Invitation.of(made, link=f"{call.settings.address.rstrip('/')}/join#{made.secret}")
+
+
+@routes.page("/webhooks", "webhooks", "Webhooks", menu=("Your organisation", 5))
+def webhooks_page(page: PageContext, session: Session) -> dict[str, Any]:
+    own = outbox.webhooks(session, page.caller)
+    return {"webhooks": own, "told": {one.id: outbox.deliveries(session, page.caller, one.id) for one in own}}
+
+
+routes.listing("/webhooks", shapes.Webhook)(outbox.webhooks)
+
+
+@routes.form(
+    "/webhooks",
+    "The webhook is added. Keep the secret that signs what is sent there: it is not shown again.",
+    page=webhooks_page,
+    read=lambda page, form: {"url": form.needed("url", "write where your program listens")},
+    secret="secret",  # noqa: S106
+)
+@routes.write("/webhooks", shapes.NewWebhook, 201)
+def add_webhook(call: Call, session: Session, *, url: str) -> outbox.NewWebhook:
+    """Adds a webhook, and shows the secret that signs what is sent there."""
+    return outbox.add_webhook(session, call.caller, url, private=call.settings.private_webhooks)
+
+
+routes.listing("/webhooks/{webhook_id}/deliveries", shapes.Delivery)(outbox.deliveries)
+routes.write("/webhooks/{webhook_id}/remove", shapes.Webhook)(outbox.remove_webhook)
+routes.form("/webhooks/{webhook_id}/remove", "Nothing more is sent to {made.url}.", "/webhooks", kind="info")(
+    outbox.remove_webhook
+)

@@ -1,39 +1,45 @@
-"""What providers offer: browsing for consumers, and their own for providers. Names and kinds of columns, never data."""
+"""What providers offer, by names and kinds of columns, never data; and contracts: requests that a provider decides,
+what both parties have agreed, what a provider has earned."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
+from fastapi import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.models import MODEL_KINDS
 from databazaar.money import Currency
-from databazaar.service import offers
-from databazaar.service.database.tables import Offer, OfferVersion
+from databazaar.service import contracts, journal, offers
+from databazaar.service.database.tables import OfferVersion, Receipt
+from databazaar.service.errors import MissingError
 from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.resources.files import receive
-from databazaar.service.http.routes import Name, Routes
-from databazaar.service.policy import Policy
+from databazaar.service.http.routes import Routes
+from databazaar.service.lifecycle import ContractState
+from databazaar.service.policy import Policy, read_policy
 
 routes = Routes("offers")
-Slug = Annotated[str, Field(min_length=1, max_length=60, description="The offer's id in ledgers; it never changes.")]
-Description = Annotated[str, Field(max_length=4000)]
 APPROVALS = ("by hand", "automatic")
 MODELS = [(kind, kind, "") for kind in MODEL_KINDS]
 MODES = [
     ("hosted", "hosted", "the hub’s arbiter gets your updates"),
     ("own", "own", "the consumer’s own arbiter gets them"),
 ]
-BOUNDS = ("most_accesses", "most_rows", "epsilon", "epsilon_per_consumer")
+BOUNDS = ("consumers", "models", "modes", "most_accesses", "most_rows", "epsilon", "epsilon_per_consumer")
+DECIDED = {
+    ContractState.AGREED: ("Agreed: you are asked once the consumer has paid into escrow.", "good"),
+    ContractState.REFUSED: ("Refused: the consumer reads why.", "info"),
+}
 
 
-@routes.page("/market", "consumer/offers", "Offers", role="consumer", menu=("Buying", "Offers", 1))
+@routes.page("/market", "consumer/offers", "Offers", role="consumer", menu=("Buying", 1))
 def market_page(page: PageContext, session: Session) -> dict[str, Any]:
     return {"listings": offers.browse(session, page.caller)}
 
@@ -44,17 +50,17 @@ def listing_page(page: PageContext, session: Session, offer_id: str) -> dict[str
     return {"title": found.name, "one": found}
 
 
-@routes.page("/offers", "provider/offers", "Your offers", role="provider", menu=("Selling", "Offers", 1))
+@routes.page("/offers", "provider/offers", "Your offers", role="provider", menu=("Selling", 1))
 def offers_page(page: PageContext, session: Session) -> dict[str, Any]:
     return {"offers": offers.own_offers(session, page.caller)}
 
 
-@routes.page("/offers/new", "provider/offer_new", "New offer", role="provider", forms=("form",))
+@routes.page("/offers/new", "provider/offer_new", "New offer", role="provider")
 def new_offer_page(page: PageContext, session: Session) -> dict[str, Any]:
     return {"sites": page.settings.federation is not None, **_terms_shown({}, page.currency)}
 
 
-@routes.page("/offers/{offer_id}", "provider/offer", role="provider", forms=("form", "version_form"))
+@routes.page("/offers/{offer_id}", "provider/offer", role="provider")
 def offer_page(page: PageContext, session: Session, offer_id: str) -> dict[str, Any]:
     offer = offers.own_offer(session, page.caller, offer_id)
     every = select(OfferVersion).where(OfferVersion.offer_id == offer.id).order_by(OfferVersion.number.desc())
@@ -70,88 +76,41 @@ def offer_page(page: PageContext, session: Session, offer_id: str) -> dict[str, 
 def _terms_shown(policy: Mapping[str, Any], currency: Currency) -> dict[str, Any]:
     """What the fields of the terms show at first: those that hold, or the defaults."""
     defaults = {name: field.default for name, field in Policy.model_fields.items() if name != "price"}
-    given: dict[str, Any] = {"price": None, **defaults, **policy}
-
-    def written(name: str) -> str:
-        value = given[name]
-        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
+    given: dict[str, Any] = {name: "" if value is None else value for name, value in {**defaults, **policy}.items()}
     shown = {
-        "price": "" if given["price"] is None else currency.amount(given["price"]),
-        "approval": given["approval"],
-        "consumers": ", ".join(given["consumers"] or ()),
-        "models": list(given["models"] or ()),
-        "modes": list(given["modes"] or ()),
-        **{name: written(name) for name in (*BOUNDS, "days_to_decide")},
-        "bounded": any(given[name] for name in (*BOUNDS, "consumers", "models", "modes")),
+        **{name: f"{value:g}" if isinstance(value, float) else value for name, value in given.items()},
+        "price": currency.amount(policy["price"]) if "price" in policy else "",
+        "consumers": ", ".join(given["consumers"]),
+        "bounded": any(given[name] for name in BOUNDS),
     }
     return {"policy": shown, "models": MODELS, "modes": MODES}
 
 
 def _terms(page: PageContext, form: Form) -> dict[str, Any]:
-    """What `offers.read_policy` takes; what is wrong stands in the form."""
+    """The policy that the form tells; what is wrong stands in the form."""
     consumers = [one.strip() for one in form.text("consumers").replace("\n", ",").split(",") if one.strip()]
     days = form.count("days_to_decide")
-    return {
-        "policy": {
-            "price": form.needed_amount("price", page.currency),
-            "approval": form.choice("approval", APPROVALS),
-            "consumers": consumers or None,
-            "models": form.all("models") or None,
-            "modes": form.all("modes") or None,
-            "most_accesses": form.count("most_accesses"),
-            "most_rows": form.count("most_rows"),
-            "epsilon": form.number("epsilon"),
-            "epsilon_per_consumer": form.number("epsilon_per_consumer"),
-            **({} if days is None else {"days_to_decide": days}),
-        }
+    given = {
+        "price": form.needed_amount("price", page.currency),
+        "approval": form.choice("approval", APPROVALS),
+        "consumers": consumers or None,
+        "models": form.all("models") or None,
+        "modes": form.all("modes") or None,
+        "most_accesses": form.count("most_accesses"),
+        "most_rows": form.count("most_rows"),
+        "epsilon": form.number("epsilon"),
+        "epsilon_per_consumer": form.number("epsilon_per_consumer"),
+        **({} if days is None else {"days_to_decide": days}),
     }
+    policy = None
+    with form.trying():
+        policy = read_policy(given)
+    return {"policy": policy}
 
 
-@routes.listing("/offers", shapes.Offer)
-def offers_open(call: Call, session: Session) -> list[shapes.Offer]:
-    """The open offers that the caller could choose; for the operator all that are open."""
-    return offers.browse(session, call.caller)
-
-
-@routes.listing("/offers/own", shapes.OwnOffer)
-def own_offers(call: Call, session: Session) -> list[Offer]:
-    """The provider's own offers."""
-    return offers.own_offers(session, call.caller)
-
-
-@routes.read("/offers/{offer_id}", shapes.Offer)
-def offer(call: Call, session: Session, offer_id: str) -> shapes.Offer:
-    """One offer, by its id or its slug."""
-    return offers.listing(session, call.caller, offer_id)
-
-
-@routes.write("/offers/file", shapes.OwnOffer, 201)
-def make_file_offer(
-    call: Call, session: Session, *, name: Name, slug: Slug, description: Description = "", policy: Policy, file_id: str
-) -> Offer:
-    """Offers a file that was uploaded to the hub."""
-    told: offers.About = {"name": name, "slug": slug, "description": description, "policy": policy}
-    return offers.make_file_offer(session, call.caller, call.settings, **told, file_id=file_id)
-
-
-@routes.write("/offers/site", shapes.OwnOffer, 201)
-def make_site_offer(
-    call: Call,
-    session: Session,
-    *,
-    name: Name,
-    slug: Slug,
-    description: Description = "",
-    policy: Policy,
-    site: Name,
-    columns: Annotated[list[dict[str, Any]], Field(max_length=10_000)],
-    rows: Annotated[int, Field(ge=0, le=10**12)] | None = None,
-) -> Offer:
-    """Offers what a site of the federation holds, which stays there."""
-    told: offers.About = {"name": name, "slug": slug, "description": description, "policy": policy}
-    place: dict[str, Any] = {"site": site, "columns": columns, "rows": rows}
-    return offers.make_site_offer(session, call.caller, call.settings, **told, **place)
+routes.listing("/offers", shapes.Offer)(offers.browse)
+routes.listing("/offers/own", shapes.OwnOffer)(offers.own_offers)
+routes.read("/offers/{offer_id}", shapes.Offer)(offers.listing)
 
 
 def _offered(page: PageContext, form: Form) -> dict[str, Any]:
@@ -166,18 +125,15 @@ def _offered(page: PageContext, form: Form) -> dict[str, Any]:
     return {**told, "file_id": receive(page, form, "file", needed=True)}
 
 
-@routes.form(
+routes.write("/offers", shapes.OwnOffer, 201)(offers.make_offer)
+routes.form(
     "/offers",
-    "/offers/{made.id}",
     "The offer is open: consumers that you allow see it now.",
-    role="provider",
+    "/offers/{made.id}",
     page=new_offer_page,
     read=_offered,
     uploads=True,
-)
-def make_offer(call: Call, session: Session, **given: Any) -> Offer:
-    """Either of the two, as its form says."""
-    return (make_site_offer if "site" in given else make_file_offer)(call, session, **given)
+)(offers.make_offer)
 
 
 def _columns(text: str) -> list[dict[str, str]]:
@@ -195,45 +151,99 @@ def _version(page: PageContext, form: Form) -> dict[str, Any]:
     return {"file_id": receive(page, form, "file", needed=True)}
 
 
-@routes.form(
+routes.write("/offers/{offer_id}/versions", shapes.Version, 201)(offers.new_version)
+routes.form(
     "/offers/{offer_id}/versions",
-    "/offers/{offer_id}",
     "Version {made.number} is offered from now on.",
-    role="provider",
     page=offer_page,
     name="version_form",
     read=_version,
     fields={},
     uploads=True,
+)(offers.new_version)
+
+
+routes.write("/offers/{offer_id}/policy", shapes.OwnOffer)(offers.change_policy)
+routes.form("/offers/{offer_id}/policy", "The terms are set, for jobs from now on.", page=offer_page, read=_terms)(
+    offers.change_policy
 )
-@routes.write("/offers/{offer_id}/versions", shapes.Version, 201)
-def new_version(call: Call, session: Session, offer_id: str, *, file_id: str) -> OfferVersion:
-    """New data for an offer. Contracts keep the version that they name."""
-    return offers.new_version(session, call.caller, call.settings, offer_id, file_id)
-
-
-@routes.form(
-    "/offers/{offer_id}/policy",
-    "/offers/{offer_id}",
-    "The terms are set, for jobs from now on.",
-    role="provider",
-    page=offer_page,
-    read=_terms,
-)
-@routes.write("/offers/{offer_id}/policy", shapes.OwnOffer)
-def change_policy(call: Call, session: Session, offer_id: str, *, policy: Policy) -> Offer:
-    """New terms, for jobs that are submitted from now on."""
-    return offers.change_policy(session, call.caller, offer_id, policy)
-
-
-@routes.form(
+routes.write("/offers/{offer_id}/withdraw", shapes.OwnOffer)(offers.withdraw_offer)
+routes.form(
     "/offers/{offer_id}/withdraw",
-    "/offers/{offer_id}",
     "Withdrawn: no new job can choose it. Contracts that were made go on.",
+    "/offers/{offer_id}",
     role="provider",
     kind="info",
-)
-@routes.write("/offers/{offer_id}/withdraw", shapes.OwnOffer)
-def withdraw_offer(call: Call, session: Session, offer_id: str) -> Offer:
-    """Takes an offer off the market. Contracts that were agreed are kept."""
-    return offers.withdraw_offer(session, call.caller, offer_id)
+)(offers.withdraw_offer)
+
+
+def attached(content: bytes | str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/json", headers=headers)
+
+
+@routes.page("/requests", "provider/requests", "Requests", role="provider", menu=("Selling", 2))
+def requests_page(page: PageContext, session: Session) -> dict[str, Any]:
+    every = contracts.own_contracts(session, page.caller, party="provider")
+    return {
+        "open": [one for one in every if one.state == ContractState.REQUESTED],
+        "decided": [one for one in reversed(every) if one.state != ContractState.REQUESTED],
+        "has_offers": bool(offers.own_offers(session, page.caller)),
+    }
+
+
+@routes.page("/earnings", "provider/earnings", "Earnings", role="provider", menu=("Selling", 3))
+def earnings_page(page: PageContext, session: Session) -> dict[str, Any]:
+    ended = contracts.own_contracts(session, page.caller, state=ContractState.ENDED, party="provider")
+    lines, budgets = [one for one in reversed(ended) if one.paid is not None], []
+    for offer in offers.own_offers(session, page.caller):
+        if (whole := offer.policy["epsilon"]) is not None:
+            spent = sum(one.epsilon or 0.0 for one in lines if one.offer_id == offer.id)
+            budgets.append({"name": offer.name, "spent": spent, "whole": whole, "left": max(0.0, whole - spent)})
+    own = select(Receipt.contract_id, Receipt.id).where(Receipt.organisation_id == page.caller.organisation_id)
+    return {
+        "lines": lines,
+        "receipts": dict(session.execute(own).all()),
+        "total": sum(one.paid or 0 for one in lines),
+        "accesses": sum(one.accesses or 0 for one in lines),
+        "earned": journal.balance(session, journal.earned(page.caller.slug)),
+        "budgets": budgets,
+    }
+
+
+@routes.page("/receipts/{receipt_id}", "", role="provider")
+def receipt(page: PageContext, session: Session, receipt_id: str) -> Response:
+    found = session.get(Receipt, receipt_id)
+    if found is None or found.organisation_id != page.caller.organisation_id:
+        raise MissingError("there is no such receipt: look at the list of your earnings")
+    content = json.dumps({"body": found.body, "signature": found.signature}, indent=2, ensure_ascii=False)
+    return attached(content, f"receipt-{found.id}.json")
+
+
+routes.listing("/contracts", shapes.Contract)(contracts.own_contracts)
+
+
+routes.read("/contracts/{contract_id}", shapes.Contract)(contracts.own_contract)
+
+
+@routes.read("/contracts/{contract_id}/schema.json", responses={200: {"content": {"application/json": {}}}})
+def contract_schema(call: Call, session: Session, contract_id: str) -> Response:
+    """The schema by which a site will be asked, for `bazaar provider schema kit --accept schema.json`. It holds means
+    and scales of the consumer's hold-out, as every ask of a site does."""
+    schema = contracts.schema_of(session, call.caller, call.settings, contract_id)
+    return attached(schema, f"schema-{contract_id}.json")
+
+
+routes.write("/contracts/{contract_id}/decide", shapes.Decided)(contracts.decide)
+routes.form(
+    "/requests/{contract_id}",
+    lambda page, made: DECIDED[made.state],
+    "/requests",
+    read=lambda page, form: {
+        "agree": form.choice("answer", ("refuse", "agree")) == "agree",
+        "reason": form.text("reason"),
+    },
+)(contracts.decide)
+
+
+routes.listing("/queues", shapes.Queue, "offer_id")(contracts.queues)

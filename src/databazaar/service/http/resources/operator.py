@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.service import contracts, journal, members
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import Account, CashRecord, Contract, Job, JournalHead, Market
-from databazaar.service.http.context import Call
+from databazaar.service.database.tables import Account, CashRecord, Contract, Job, JournalHead
 from databazaar.service.http.forms import Form
 from databazaar.service.http.job_page import LIVE, stuck, told_of
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.routes import Routes
 from databazaar.service.hub.settlement import refund_unsound
-from databazaar.service.states import ContractState, JobState
+from databazaar.service.lifecycle import ContractState, JobState
 
 routes = Routes("members")
 AUDITED_AT_ONCE = 20_000
@@ -27,14 +25,7 @@ AUDITED_AT_ONCE = 20_000
 MOST_JOBS = 500
 
 
-@routes.page(
-    "/operator",
-    "operator/overview",
-    "Operating the market",
-    role="operator",
-    forms=("form",),
-    menu=("Operating", "Overview", 1),
-)
+@routes.page("/operator", "operator/overview", "Overview", role="operator", menu=("Operating", 1))
 def overview_page(page: PageContext, session: Session) -> dict[str, Any]:
     states = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     entries = session.get_one(JournalHead, 1).seq + 1
@@ -47,7 +38,7 @@ def overview_page(page: PageContext, session: Session) -> dict[str, Any]:
         return session.scalar(select(func.count()).where(condition)) or 0
 
     return {
-        "fee_percent": f"{page.fee_basis_points / 100:.2f}",
+        "fee_percent": f"{page.market.fee_basis_points / 100:.2f}",
         "by_state": [(str(state), states[state]) for state in JobState if states.get(state)],
         "most_in_state": max(states.values(), default=1),
         "live_jobs": sum(states.get(state, 0) for state in LIVE),
@@ -61,7 +52,7 @@ def overview_page(page: PageContext, session: Session) -> dict[str, Any]:
     }
 
 
-@routes.page("/operator/jobs", "operator/jobs", "Jobs of the market", role="operator", menu=("Operating", "Jobs", 3))
+@routes.page("/operator/jobs", "operator/jobs", "Jobs of the market", role="operator", menu=("Operating", 3))
 def jobs_page(page: PageContext, session: Session, state: str = "") -> dict[str, Any]:
     chosen = state if state in set(JobState) else ""
     query = select(Job).order_by(Job.changed_at.desc()).limit(MOST_JOBS)
@@ -75,7 +66,7 @@ def jobs_page(page: PageContext, session: Session, state: str = "") -> dict[str,
     }
 
 
-@routes.page("/operator/queues", "operator/queues", "Queues", role="operator", menu=("Operating", "Queues", 4))
+@routes.page("/operator/queues", "operator/queues", "Queues", role="operator", menu=("Operating", 4))
 def queues_page(page: PageContext, session: Session) -> dict[str, Any]:
     waiting = session.scalars(select(Job).where(Job.state.in_(LIVE)).order_by(Job.created_at)).all()
     return {"jobs": waiting, "queues": contracts.queues(session, page.caller)}
@@ -92,26 +83,18 @@ def _percent(page: PageContext, form: Form) -> dict[str, Any]:
     return {"basis_points": int(points)}
 
 
-@routes.form(
+routes.write("/market/fee", shapes.Market)(members.set_fee)
+routes.form(
     "/operator/fee",
-    "/operator",
     lambda page, made: f"The fee is {made.fee_basis_points / 100:.2f} % from now on.",
-    role="operator",
     page=overview_page,
     read=_percent,
-)
-@routes.write("/market/fee", shapes.Market)
-def set_fee(call: Call, session: Session, *, basis_points: Annotated[int, Field(ge=0, le=10_000)]) -> Market:
-    """Sets the fee for jobs that are funded from now on. For the operator."""
-    return members.set_fee(session, call.caller, basis_points)
+)(members.set_fee)
 
 
-@routes.form(
-    "/operator/jobs/{job_id}/refund", "/operator/jobs", "Refunded: the whole escrow is the consumer’s cash again."
-)
-def refund_job(call: Call, session: Session, job_id: str) -> None:
-    """For a job that its ledger cannot settle: the operator has looked, and the consumer gets all of it back."""
-    refund_unsound(session, call.caller, job_id)
+routes.form(
+    "/operator/jobs/{job_id}/refund", "Refunded: the whole escrow is the consumer’s cash again.", "/operator/jobs"
+)(refund_unsound)
 
 
 def names_of(session: Session, caller: Caller) -> dict[str, str]:

@@ -11,16 +11,15 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from databazaar.client import shapes
-from databazaar.service.errors import ServiceError
 from databazaar.service.http.calls import Reading
 from databazaar.service.http.context import Call
 from databazaar.service.http.routes import Body, Routes
-from databazaar.service.http.security_bodies import takes_messages
+from databazaar.service.http.security_limits import takes_messages
 from databazaar.service.notary.commands import Notaries
-from databazaar.service.notary.entries import Line, entries_of
-from databazaar.service.notary.run import MOST_ENTRIES
+from databazaar.service.notary.run import MOST_ENTRIES, Line, entries_of
 
 routes = Routes("own arbiter")
 BYTES = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
@@ -42,15 +41,9 @@ class Connected(BaseModel):
 ELSEWHERE = "this hub shows the market and runs no jobs: use the address of the one that does, which its operator knows"
 
 
-class ElsewhereError(ServiceError):
-    """Another hub is the notary: two of them would both write the same run."""
-
-    status = 421
-
-
 def _notaries(call: Call) -> Notaries:
     if call.settings.runners == 0:
-        raise ElsewhereError(ELSEWHERE)
+        raise HTTPException(421, ELSEWHERE)  # two notaries would both write the same run
     return call.web.notaries
 
 

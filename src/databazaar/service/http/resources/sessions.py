@@ -1,22 +1,31 @@
-"""Coming in and going out: by password, or once by a link."""
+"""Where one comes in and goes out, by password, or once by a link; the overview of what waits for the visitor; and the
+page that says who sees what."""
 
 from __future__ import annotations
 
-from fastapi import Response
-from sqlalchemy.orm import Session
+from typing import Any
 
-from databazaar.service import credentials
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from databazaar.reports.words import amount
+from databazaar.service import contracts, credentials, jobs, offers
 from databazaar.service.database.tables import Person
 from databazaar.service.errors import UnknownCallerError
-from databazaar.service.http.context import Call
-from databazaar.service.http.cookies import SESSION, delete_cookie, set_cookie
+from databazaar.service.http.context import InWeb
+from databazaar.service.http.cookies import SESSION, delete_cookie, known_browser, remember_browser, set_cookie
 from databazaar.service.http.forms import Form
-from databazaar.service.http.pages import Anonymous, InPage, PageContext, Posted, PostedByAnybody
+from databazaar.service.http.pages import Anonymous, InPage, PageContext, Posted, page_of, page_of_anybody
+from databazaar.service.http.resources.money import sums_of
 from databazaar.service.http.routes import Routes
-from databazaar.service.http.security_browsers import known_browser, remember_browser
+from databazaar.service.http.security import credentials_of, look_up
 from databazaar.service.http.security_oidc import START
+from databazaar.service.lifecycle import ContractState, JobState
 
 routes = Routes()
+MOST_JOBS = 10
 
 
 @routes.pages.get("/sign-in")
@@ -25,7 +34,7 @@ def sign_in_page(page: Anonymous, next: str = "") -> Response:
 
 
 @routes.pages.post("/sign-in")
-def sign_in(page: Anonymous, posted: PostedByAnybody) -> Response:
+def sign_in(page: Anonymous, posted: Posted) -> Response:
     form = Form(posted)
     email = form.needed("email", "write the address that you were invited with")
     password = form.text("password")
@@ -58,7 +67,7 @@ def join_page(page: Anonymous) -> Response:
 
 
 @routes.pages.post("/join")
-def join(page: Anonymous, posted: PostedByAnybody) -> Response:
+def join(page: Anonymous, posted: Posted) -> Response:
     form = Form(posted)
     secret = form.needed("secret", "paste the link from your invitation").rpartition("#")[2]
     if not form.faulty:
@@ -74,10 +83,11 @@ def join(page: Anonymous, posted: PostedByAnybody) -> Response:
             set_cookie(response, page.settings, SESSION, signed.session_secret)
             remember_browser(response, page.settings, person.email)
             return response
-    return page.render("join", "Join the market", 422, form=form.without("secret"))
+    form.posted = FormData()  # the link is not shown again
+    return page.render("join", "Join the market", 422, form=form)
 
 
-@routes.page("/password", "password", "Set your password", forms=("form",))
+@routes.page("/password", "password", "Set your password")
 def password_page(page: PageContext, session: Session) -> dict[str, str]:
     return {}
 
@@ -88,9 +98,7 @@ def _password(page: PageContext, form: Form) -> dict[str, str]:
     return {"password": form.text("password")}
 
 
-@routes.form("/password", "/", "Your password is set.", page=password_page, read=_password)
-def set_password(call: Call, session: Session, *, password: str) -> None:
-    credentials.set_password(session, call.caller, password)
+routes.form("/password", "Your password is set.", "/", page=password_page, read=_password)(credentials.set_password)
 
 
 @routes.pages.post("/sign-out")
@@ -116,3 +124,43 @@ def inside(path: str) -> str:
     """
     ours = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
     return path if ours else "/"
+
+
+@routes.page("/", "home", "Overview", menu=("Your organisation", 1), listed_for="member")
+def home(page: PageContext, session: Session) -> dict[str, Any] | Response:
+    caller = page.caller
+    if caller.operates and not (caller.consumes or caller.provides):
+        return RedirectResponse("/operator", 303)
+    own_jobs = jobs.own_jobs(session, caller) if caller.consumes else []
+    waiting = [
+        {"path": f"/jobs/{job.id}", "title": job.name, "words": "All providers have answered: look at the quote."}
+        for job in own_jobs
+        if job.state == JobState.AGREED
+    ]
+    sums = {sort: amount(page.currency, held) for sort, held in sums_of(session, page).items()}
+    tiles = [("Cash", sums["cash"], "at the market", page.currency.name)]
+    if caller.consumes:
+        tiles.append(("In escrow", sums["escrow"], "held for your jobs", page.currency.name))
+    if caller.provides:
+        asked = contracts.own_contracts(session, caller, party="provider")
+        waiting += [
+            {"path": "/requests", "title": one.consumer_name, "words": f"asks for {one.offer_name}"}
+            for one in asked
+            if one.state == ContractState.REQUESTED
+        ]
+        paid = [one for one in asked if one.paid]
+        tiles.append(("Earned", sums["earned"], "not paid out yet", page.currency.name))
+        tiles.append(("Jobs that paid", f"{len(paid):,}", "you so far", ""))
+    own_offers = offers.own_offers(session, caller) if caller.provides else []
+    return {"waiting": waiting, "tiles": tiles, "jobs": own_jobs[:MOST_JOBS], "offers": own_offers}
+
+
+@routes.pages.get("/who-sees-what")
+def who_sees_what(request: Request, web: InWeb) -> Response:
+    """For everybody; those who have signed in keep the menu."""
+    credentials = credentials_of(request)
+    try:
+        page = page_of(request, web, look_up(web, credentials)) if credentials else page_of_anybody(request, web)
+    except UnknownCallerError:
+        page = page_of_anybody(request, web)
+    return page.render("who_sees_what", "Who sees what")
