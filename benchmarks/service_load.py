@@ -89,12 +89,13 @@ class Callers:
 
 @contextmanager
 def viewers(address: str, bought: Sequence[Bought], count: int) -> Iterator[dict[str, Any]]:
-    """So many, in a process of their own. What they saw is in the dictionary once they are gone."""
+    """So many, in a process of their own, each with an open stream. What they saw is in the dictionary at the end."""
     found: dict[str, Any] = {}
     asked = {"address": address, "jobs": {one.job_id: one.token for one in bought}, "viewers": count}
     command = [sys.executable, str(Path(__file__).with_name("service_viewers.py")), json.dumps(asked)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout is not None and process.stdout.readline(), "the viewers ended before they watched"
             yield found
         finally:
             found.update(json.loads(process.communicate()[0]))
