@@ -44,7 +44,6 @@ def check(market: Market, as_json: AsJson = False) -> None:
 
 
 def _show_checked(checked: Checked, market: Path) -> None:
-
     if checked.profile is not None:
         _show_profile(checked.profile)
     print_lines("To be mended before a run", checked.faults)
@@ -60,7 +59,6 @@ def _show_checked(checked: Checked, market: Path) -> None:
 
 
 def _show_profile(profile: MarketProfile) -> None:
-
     screen = console()
     say(f"How your columns are read, to predict {profile.target!r} ({profile.task})")
     columns = [
@@ -108,7 +106,6 @@ def quote(market: Market, as_json: AsJson = False) -> None:
 
 
 def _show_quote(quote: Quote, market: Path) -> None:
-
     for about, sentence in quote.facts().items():
         say(f"{about:<15} {sentence}")
     say("")
@@ -124,7 +121,6 @@ def _show_quote(quote: Quote, market: Path) -> None:
 
 
 def _cells(currency: Currency, provider: Outlook) -> list[str]:
-
     changes = [f"{amount(currency, change.price)} from {change.from_round + 1}" for change in provider.price_changes]
     return [
         shown(provider.id, 28),

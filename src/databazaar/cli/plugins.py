@@ -35,7 +35,6 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _add_refusal(app: typer.Typer, name: str, help: str, fault: str) -> None:
-
     def command() -> None:
         raise BazaarError(f"`{name}` {fault}")
 

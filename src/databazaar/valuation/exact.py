@@ -22,7 +22,7 @@ from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.valuation.games import Game, training_game
 from databazaar.valuation.method import Context, Method
-from databazaar.valuation.result import ValuationResult, Vector
+from databazaar.valuation.result import ValuationResult
 
 MOST_PLAYERS = 20
 
@@ -36,12 +36,7 @@ class ExactShapley(Method):
 
     def validate(self, consumer: Consumer, providers: Sequence[Provider]) -> None:
         super().validate(consumer, providers)
-        n = len(providers)
-        if n > MOST_PLAYERS:
-            raise BazaarError(
-                f"exact trains a model on every coalition, 2^{n} of them for {n} providers: "
-                f"it takes at most {MOST_PLAYERS}, so use tmc instead"
-            )
+        _refuse_many(len(providers))
 
     def value(self, context: Context) -> ValuationResult:
         return context.finished(shapley_exact(training_game(context, self.rounds, self.seed)))
@@ -66,20 +61,9 @@ def shapley_exact(game: Game) -> ValuationResult:
     array([0.667, 0.167, 0.167])
     """
     n = len(game.players)
-    if n > MOST_PLAYERS:
-        raise BazaarError(
-            f"exact Shapley values of {n} providers need 2^{n} coalitions: "
-            f"use at most {MOST_PLAYERS}, or sample permutations"
-        )
+    _refuse_many(n)
     start = game.tally.now()
-    values = shapley_from_table(game.table())
-    cost = game.tally.now() - start
-    return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
-
-
-def shapley_from_table(worths: Vector) -> Vector:
-    """Shapley values from the worths of all coalitions, in the order of `Game.table`."""
-    n = len(worths).bit_length() - 1
+    worths = game.table()
     sizes = np.zeros(1, dtype=np.int64)
     for _ in range(n):
         sizes = np.concatenate([sizes, sizes + 1])
@@ -89,7 +73,16 @@ def shapley_from_table(worths: Vector) -> Vector:
         # [higher players, with or without i, lower players]
         pairs, size = worths.reshape(-1, 2, 2**i), sizes.reshape(-1, 2, 2**i)[:, 0]
         values[i] = (weights[size] * (pairs[:, 1] - pairs[:, 0])).sum()
-    return values
+    cost = game.tally.now() - start
+    return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
+
+
+def _refuse_many(n: int) -> None:
+    if n > MOST_PLAYERS:
+        raise BazaarError(
+            f"exact needs the worth of every coalition, 2^{n} of them for {n} providers: "
+            f"it takes at most {MOST_PLAYERS}, so use tmc instead"
+        )
 
 
 def leave_one_out_game(game: Game) -> ValuationResult:

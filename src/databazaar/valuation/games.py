@@ -63,12 +63,6 @@ class Game:
             self._known.update(zip(fresh, self._work_out(coalitions[list(fresh.values())]).tolist(), strict=True))
         return np.array([self._known[key] for key in keys])
 
-    def value_along(self, orders: NDArray[np.int64]) -> Vector:
-        """The worths of nobody, of each order's first player, of its first two, …: [P, n + 1] for orders [P, n]."""
-        count, n = orders.shape
-        joined = np.argsort(orders, axis=1)[:, None, :] < np.arange(n + 1)[:, None]
-        return self.value(joined.reshape(-1, n)).reshape(count, n + 1)
-
     def know(self, coalitions: Coalitions, worths: Vector) -> None:
         """Takes worths that were worked out, and counted, elsewhere."""
         self._known.update(zip(_keys(coalitions), worths.tolist(), strict=True))
@@ -90,7 +84,9 @@ class Game:
 
     def table(self) -> Vector:
         """The worths of all 2ⁿ coalitions; player i belongs to coalition number c where bit i of c is set."""
-        return self.value(all_coalitions(len(self.players)))
+        n = len(self.players)
+        bits = np.arange(2**n, dtype=np.uint32)[:, None] >> np.arange(n, dtype=np.uint32)
+        return self.value(np.asarray(bits & 1 == 1))
 
     @property
     def everybody(self) -> Coalitions:
@@ -99,12 +95,6 @@ class Game:
     @property
     def nobody(self) -> Coalitions:
         return np.zeros((1, len(self.players)), dtype=bool)
-
-
-def all_coalitions(players: int) -> Coalitions:
-    """All 2ⁿ of them, number c with player i where bit i of c is set."""
-    bits = np.arange(2**players, dtype=np.uint32)[:, None] >> np.arange(players, dtype=np.uint32)
-    return np.asarray(bits & 1 == 1)
 
 
 def _keys(coalitions: Coalitions) -> list[bytes]:

@@ -82,9 +82,10 @@ def shapley_monte_carlo(
 
 def worths_along(game: Game, orders: Orders, truncation: float | None = None) -> Vector:
     """The worth of nobody, of the first player, of the first two, …: [P, n + 1] for orders [P, n]."""
-    if truncation is None:
-        return game.value_along(orders)
     count, n = orders.shape
+    if truncation is None:
+        joined = np.argsort(orders, axis=1)[:, None, :] < np.arange(n + 1)[:, None]
+        return game.value(joined.reshape(-1, n)).reshape(count, n + 1)
     worths = np.empty((count, n + 1))
     worths[:, 0] = nothing = game.value(game.nobody)[0]
     whole = game.value(game.everybody)[0]

@@ -124,17 +124,15 @@ def payouts(values: Sequence[float] | NDArray[np.float64], budget: int, mode: Mo
         raise BazaarError(f"payout mode {mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
         raise BazaarError(f"budget = {budget!r} must be a whole number of minor units, zero or more")
-    exact = [_finite(float(value)) for value in values]
+    for value in values:
+        if not np.isfinite(value):
+            raise BazaarError(f"a value of {value} cannot be paid: find out which provider's utility is not a number")
+    exact = [Fraction(float(value)) for value in values]
     if not exact:
         raise BazaarError("there is nobody to pay: give at least one value")
     floor = min(exact) if mode == "shifted" else Fraction(0)
     weights = [max(value - floor, Fraction(0)) for value in exact]
-    return largest_remainder(weights, int(budget))
-
-
-def largest_remainder(weights: Sequence[Fraction], budget: int) -> list[int]:
-    """Whole parts of `budget` in proportion to non-negative weights; equal parts where all weights are zero."""
-    total = sum(weights, Fraction(0))
+    budget, total = int(budget), sum(weights, Fraction(0))
     shares = [budget * w / total if total else Fraction(budget, len(weights)) for w in weights]
     parts = [int(share) for share in shares]
     neediest = sorted(range(len(parts)), key=lambda i: (parts[i] - shares[i], i))
@@ -142,9 +140,3 @@ def largest_remainder(weights: Sequence[Fraction], budget: int) -> list[int]:
         parts[i] += 1
     assert sum(parts) == budget
     return parts
-
-
-def _finite(value: float) -> Fraction:
-    if not np.isfinite(value):
-        raise BazaarError(f"a value of {value} cannot be paid: find out which provider's utility is not a number")
-    return Fraction(value)
