@@ -139,7 +139,8 @@ def as_numbers(column: Column, where: str, expected: str) -> Floats:
     infinite = np.isinf(numbers)
     if infinite.any():
         raise BazaarError(
-            f"{where}: column {column.name!r} is not a finite number in {_row(infinite)}: correct it or drop the row"
+            f"{where}: column {column.name!r} is not a finite number in data row {int(infinite.argmax()) + 1}: "
+            "correct it or drop the row"
         )
     return numbers
 
@@ -185,7 +186,10 @@ def as_texts(column: Column, where: str) -> Texts:
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
         return Texts(codes.astype(np.int64), [written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
-    return _trimmed(codes.astype(np.int64), [normalize("NFC", str(value).strip()) for value in values.tolist()])
+    texts = [normalize("NFC", str(value).strip()) for value in values.tolist()]
+    places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}  # trimming makes some equal
+    moved = np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
+    return Texts(moved[codes], list(places))
 
 
 def refuse_unreadable(
@@ -194,18 +198,11 @@ def refuse_unreadable(
     """Raise for the first row whose text does not read as what was expected."""
     bad = texts.spread(unreadable, False)
     if bad.any():
-        value = texts.texts[int(texts.codes[int(bad.argmax())])]
+        row = int(bad.argmax())
         raise BazaarError(
-            f"{where}: column {column.name!r} holds the text {value[:40]!r} in {_row(bad)} "
-            f"and {expected}: {remedy} or drop the row"
+            f"{where}: column {column.name!r} holds the text {texts.texts[texts.codes[row]][:40]!r} in data row "
+            f"{row + 1} and {expected}: {remedy} or drop the row"
         )
-
-
-def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
-    """Texts that trimming made equal become one, and empty ones missing."""
-    places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}
-    moved = np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
-    return Texts(moved[codes], list(places))
 
 
 def written(value: str | float) -> str:
@@ -229,10 +226,6 @@ def _float_or_infinity(value: Any) -> float:
         return float("nan") if pd.isna(value) else float(value)
     except OverflowError:
         return float("inf")
-
-
-def _row(bad: npt.NDArray[np.bool_]) -> str:
-    return f"data row {int(bad.argmax()) + 1}"
 
 
 def sample_texts(column: Column) -> list[str]:

@@ -8,13 +8,12 @@ stays finite in float32 and cannot wreck a training step by itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
+from databazaar.data.columns import Column, Floats, as_days, as_numbers, as_texts, kind_of, listed, plain
 from databazaar.data.schema_message import CategoricalFields, DateFields, DatePart, HashedFields, NumericFields
 from databazaar.errors import BazaarError
 
@@ -90,21 +89,16 @@ class CategoricalColumn(CategoricalFields):
         return (*(f"{self.name}={category}" for category in self.categories), *extra)
 
     def encode(self, column: Column, out: Features, where: str) -> None:
-        found = self._texts(column, where)
-        places = {category: place for place, category in enumerate(self.categories)}
-        marked = np.array([places.get(text, self.place_of_others) for text in found.texts], dtype=np.int64)
-        mark(out, found.spread(marked, self.place_of_missing))
-
-    def _texts(self, column: Column, where: str) -> Texts:
-        """Numbers that are none of the categories are no spelling of them but another column."""
         found = as_texts(column, where)
         foreign = not self.other and found.texts and not set(found.texts) & set(self.categories)
-        if foreign and kind_of(plain(column)) == "number":
+        if foreign and kind_of(plain(column)) == "number":  # no spelling of the categories, but another column
             raise BazaarError(
                 f"{where}: column {self.name!r} holds numbers ({found.texts[0]}, for one) where the hold-out has the "
                 f"categories {listed(self.categories, 4)}: write the same categories or leave the column out"
             )
-        return found
+        places = {category: place for place, category in enumerate(self.categories)}
+        marked = np.array([places.get(text, self.place_of_others) for text in found.texts], dtype=np.int64)
+        mark(out, found.spread(marked, self.place_of_missing))
 
 
 class HashedColumn(HashedFields):
@@ -216,8 +210,8 @@ def place_in(part: DatePart, days: Floats) -> Floats:
     return np.asarray((dates - dates.astype("datetime64[Y]")).astype(np.float64) / 366)
 
 
-def mark(out: Features, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
+def mark(out: Features, places: npt.NDArray[Any]) -> None:
     """A 1 at each row's place; none where the place is -1."""
-    marked = np.asarray(places)
+    marked = places.astype(np.int64)
     rows = np.flatnonzero(marked >= 0)
     out[rows, marked[rows]] = 1.0

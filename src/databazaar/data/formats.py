@@ -63,7 +63,9 @@ def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
     quote = "'" if sample.startswith("'") and '"' not in sample else '"'
     separator = format.separator or _separator(sample, quote, usual)
     records = _records(sample, separator, quote)
-    decimal = format.decimal or _decimal(records[1:] or _values_after(text, separator, quote), separator)
+    after = text.find(b"\n") + 1  # the header alone may be longer than the sample
+    values = records[1:] or _records(text[after : after + SAMPLE].decode("utf-8", "replace"), separator, quote)
+    decimal = format.decimal or _decimal(values, separator)
     header = [name.strip() for name in records[0]] if records else []
     refuse_many_cells(text, len(header), separator, quote)
     if len(text) > SAMPLE:
@@ -123,12 +125,6 @@ def _beginning(text: bytes) -> str:
         )
     end = max(text.rfind(b"\n", 0, SAMPLE) + 1, header) or len(text)
     return text[:end].decode("utf-8", "replace")
-
-
-def _values_after(text: bytes, separator: str, quote: str) -> list[list[str]]:
-    """The first values of a file whose header alone is longer than what is looked at."""
-    header = text.find(b"\n") + 1
-    return _records(text[header : header + SAMPLE].decode("utf-8", "replace"), separator, quote)
 
 
 def _records(sample: str, separator: str, quote: str) -> list[list[str]]:

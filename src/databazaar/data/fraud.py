@@ -75,7 +75,7 @@ def fraud_banks(seed: int = 0) -> FraudBanks:
         holdout=_transactions(streams[0], HOLDOUT_ROWS),
         test=_transactions(streams[1], TEST_ROWS),
         banks=[
-            Bank(**vars(kind), frame=_bank_transactions(stream, kind))
+            Bank(**vars(kind), frame=_transactions(stream, kind.rows, kind.relevance, 0.15, kind.wrong_labels))
             for kind, stream in zip(BANKS, streams[2:], strict=True)
         ],
     )
@@ -100,15 +100,10 @@ def write_fraud_files(folder: Path, seed: int = 0) -> Path:
     return market
 
 
-def _bank_transactions(rng: np.random.Generator, kind: BankKind) -> pd.DataFrame:
-    frame = _transactions(rng, kind.rows, kind.relevance, region=0.15)
-    wrong = rng.random(kind.rows) < kind.wrong_labels
-    frame[TARGET] = np.where(wrong, 1 - frame[TARGET], frame[TARGET])
-    return frame
-
-
-def _transactions(rng: np.random.Generator, rows: int, relevance: float = 1.0, region: float = 0.0) -> pd.DataFrame:
-    """Transactions whose columns shift a little by `region`, labelled by one pattern or the other."""
+def _transactions(
+    rng: np.random.Generator, rows: int, relevance: float = 1.0, region: float = 0.0, wrong_labels: float = 0.0
+) -> pd.DataFrame:
+    """Transactions whose columns shift a little by `region`, labelled by one pattern or the other, or wrongly."""
     shift = rng.normal(0.0, region, 4) if region else np.zeros(4)
     size, far, pause, risk = (rng.normal(mean, 1.0, rows) for mean in shift)
     hour = (14.0 + 5.5 * rng.normal(size=rows)) % 24.0
@@ -126,6 +121,7 @@ def _transactions(rng: np.random.Generator, rows: int, relevance: float = 1.0, r
     follows = rng.random(rows) < relevance
     logit = np.where(follows, new_card, other_product)
     fraud = rng.random(rows) < 1.0 / (1.0 + np.exp(-2.0 * logit))
+    wrong = rng.random(rows) < wrong_labels
     return pd.DataFrame(
         {
             "amount": np.round(60.0 * np.exp(0.5 * size), 2),
@@ -136,7 +132,7 @@ def _transactions(rng: np.random.Generator, rows: int, relevance: float = 1.0, r
             "merchant_risk": np.round(100.0 / (1.0 + np.exp(-risk)), 1),
             "channel": [_CHANNELS[place] for place in channel],
             "country_group": [_COUNTRY_GROUPS[place] for place in country],
-            TARGET: fraud.astype(np.int64),
+            TARGET: (fraud ^ wrong).astype(np.int64),
         }
     )
 

@@ -35,7 +35,10 @@ def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tup
         categories = [field.name for field in schema if _is_category(field.type)]
     table = pq.read_table(source, read_dictionary=texts)
     refuse_too_large(least + _letters(table, texts + categories), room)
-    frame = _spelled_out(table, texts).to_pandas()
+    for name in texts:  # each row gets its own; categories are spelled out where they are used
+        place, column = table.schema.get_field_index(name), table.column(name)
+        table = table.set_column(place, name, column.cast(column.type.value_type))
+    frame = table.to_pandas()
     index = frame.index
     counts = index.nlevels == 1 and index.name is None and pd.api.types.is_integer_dtype(index.dtype)
     frame = frame.reset_index(drop=counts)
@@ -84,14 +87,6 @@ def _letters(table: pa.Table, names: list[str]) -> int:
             lengths = pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
             size += int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
     return size
-
-
-def _spelled_out(table: pa.Table, texts: list[str]) -> pa.Table:
-    """Each row gets its own text. Categories stay as they are, and are spelled out where they are used."""
-    for name in texts:
-        place, column = table.schema.get_field_index(name), table.column(name)
-        table = table.set_column(place, name, column.cast(column.type.value_type))
-    return table
 
 
 def _is_text(type: pa.DataType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -63,7 +64,10 @@ class Baseline:
         self._own = comparable(frame, self._kinds)
         self.known = {name: {text for text in texts if text is not None} for name, texts in self._own.names.items()}
         self._rows = fingerprints(self._own)
-        self._classes = _classes(frame[target]) if task == "classification" else ()
+        self._classes: Classes = ()
+        if task == "classification":
+            with suppress(BazaarError):
+                self._classes = classes_of(frame[target].dropna(), "")
 
     def measure(self, frame: pd.DataFrame, own: bool = False) -> Measured:
         """One table against the hold-out, in the columns that it has; `own` is the hold-out itself."""
@@ -128,13 +132,6 @@ def _categories(texts: Names, known: set[str]) -> Categories:
     counts = pd.Series(texts).value_counts()
     strange = counts[[name not in known for name in counts.index]]
     return Categories(int(counts.sum()), int(strange.sum()), tuple(map(str, strange.index[:MOST_STRANGE])))
-
-
-def _classes(labels: Column) -> Classes:
-    try:
-        return classes_of(labels.dropna(), "")
-    except BazaarError:
-        return ()
 
 
 def _share(part: int, whole: int) -> float:

@@ -40,22 +40,35 @@ class Profiler:
         used = {column.name: column.understood for column in columns if column.understood not in UNUSED}
         self._baseline = Baseline(holdout, target, task, used)
         self._own = self._baseline.measure(holdout, own=True)
-        warnings = own_warnings(self._baseline, used, self._own)
+        warnings = (
+            *_column_signs(holdout, used),
+            *_spellings(self._baseline),
+            *_empty(self._own, None),
+            *_repeated(self._own),
+            *_few_of_a_class(self._own),
+        )
         self.holdout = self._own.profile.model_copy(update={"warnings": warnings})
 
     def table(self, frame: pd.DataFrame) -> TableProfile:
         """A table against the hold-out."""
-        measured = self._baseline.measure(frame)
-        return measured.profile.model_copy(update={"warnings": warnings_of(measured, self._baseline, self._own)})
+        measured, own = self._baseline.measure(frame), self._own
+        warnings = (
+            *_copied(measured, own),
+            *_columns(measured),
+            *_empty(measured, own),
+            *_unseen(measured, self._baseline),
+            *_shifted(measured),
+            *_balance(measured, own),
+            *_repeated(measured),
+        )
+        return measured.profile.model_copy(update={"warnings": warnings})
 
     def market(self, own: Sequence[TableProfile], providers: Sequence[TableProfile]) -> MarketProfile:
         """The profile of the market; the hold-out's is the first of `own`."""
-        frame = self._baseline.frame
-        columns = (c.model_copy(update={"example": example_of(frame, c.name)}) for c in self._columns)
         return MarketProfile(
             target=self._baseline.target,
             task=self._task,
-            columns=tuple(columns),
+            columns=tuple(self._columns),
             own=tuple(own),
             providers=tuple(providers),
         )
@@ -69,31 +82,11 @@ def column_uses(schema: Schema, frame: pd.DataFrame, features: Sequence[str] | N
     unused |= {column.name: REASONS[column.why] for column in schema.left_out}
     kinds: dict[str, Understood] = {name: "left out" if name in unused else "not usable" for name in names}
     kinds |= {encoder.name: _KINDS[type(encoder)] for encoder in schema.encoders}
-    return [ColumnUse(name=name, understood=kinds[name], why=unused.get(name, "")) for name in names]
-
-
-def own_warnings(baseline: Baseline, understood: Mapping[str, Understood], measured: Measured) -> tuple[str, ...]:
-    """What is odd about the consumer's own rows, which decide how all tables are read."""
-    return (
-        *_column_signs(baseline.frame, understood),
-        *_spellings(baseline),
-        *_empty(measured, None),
-        *_repeated(measured),
-        *_few_of_a_class(measured),
-    )
-
-
-def warnings_of(measured: Measured, baseline: Baseline, own: Measured) -> tuple[str, ...]:
-    """What is odd about a table against the consumer's own."""
-    return (
-        *_copied(measured, own),
-        *_columns(measured),
-        *_empty(measured, own),
-        *_unseen(measured, baseline),
-        *_shifted(measured),
-        *_balance(measured, own),
-        *_repeated(measured),
-    )
+    first = {name: [str(value)[:40] for value in plain(frame[name].dropna())[:1]] for name in names}
+    return [
+        ColumnUse(name=name, understood=kinds[name], why=unused.get(name, ""), example="".join(first[name]))
+        for name in names
+    ]
 
 
 def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> Iterator[str]:
@@ -241,9 +234,3 @@ def _repeated(measured: Measured) -> Iterator[str]:
             f"{profile.repeated:,} of its {profile.rows:,} rows repeat another one: if they should not, ask for the "
             "table without them"
         )
-
-
-def example_of(frame: pd.DataFrame, name: str) -> str:
-    """The first value of a column, as the file writes it."""
-    values = plain(frame[name].dropna())
-    return str(values.iloc[0])[:40] if len(values) else ""

@@ -23,7 +23,6 @@ from databazaar.data.encoders import (
     CategoricalColumn,
     DateColumn,
     Encoder,
-    HashedColumn,
     NumericColumn,
     bucket_of,
     mark,
@@ -83,18 +82,12 @@ def _encode(encoder: Encoder, column: Column, out: npt.NDArray[np.float32]) -> N
     elif isinstance(encoder, DateColumn):
         encoder.fill(_read(column, lambda value: _day(value, encoder.day_first), np.nan), out)
     elif isinstance(encoder, CategoricalColumn):
-        places: dict[str, int] = {}
+        places, others = dict[str, int](), encoder.place_of_others
         for place, category in enumerate(encoder.categories):
             places.setdefault(spelling(category), place)
-        _mark(column, encoder, lambda value: places.get(spelling(value), encoder.place_of_others), out)
+        mark(out, _read(column, lambda value: places.get(spelling(value), others), encoder.place_of_missing))
     else:
-        _mark(column, encoder, lambda value: bucket_of(spelling(value), encoder.buckets), out)
-
-
-def _mark(
-    column: Column, encoder: CategoricalColumn | HashedColumn, place: Callable[[Any], int], out: npt.NDArray[np.float32]
-) -> None:
-    mark(out, _read(column, place, encoder.place_of_missing).astype(np.int64))
+        mark(out, _read(column, lambda value: bucket_of(spelling(value), encoder.buckets), encoder.place_of_missing))
 
 
 def _column(frame: pd.DataFrame, name: str) -> Column:

@@ -181,7 +181,10 @@ class Schema(SchemaMessage):
         faults = FirstFault() if faults is None else faults
         column_names(frame, where)
         for name in self.columns:
-            faults.caught(partial(_check_feature, frame, name, where))
+            if name not in frame.columns:
+                near = suggestion(name, list(frame.columns))
+                sentence = f"{where}: the feature column {name!r} of the hold-out is missing; {near}"
+                faults.add([f"{sentence}: add or rename the column"])
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         place = 0
         for encoder in self.encoders:
@@ -243,14 +246,6 @@ class Schema(SchemaMessage):
         if (len(self.classes) >= 2) != (self.task == "classification") or len(self.classes) == 1:
             return f"classes has {len(self.classes)} labels, which does not fit task = {self.task!r}"
         return None
-
-
-def _check_feature(frame: pd.DataFrame, name: str, where: str) -> None:
-    if name not in frame.columns:
-        raise BazaarError(
-            f"{where}: the feature column {name!r} of the hold-out is missing; "
-            f"{suggestion(name, list(frame.columns))}: add or rename the column"
-        )
 
 
 _COLUMNS: dict[str, Any] = {

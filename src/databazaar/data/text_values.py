@@ -76,7 +76,10 @@ def numbers_in(texts: Sequence[str]) -> Read:
         return Read(np.where(missing, np.nan, [float(text in TRUE_WORDS) for text in folded]), np.zeros_like(missing))
     values = [_float(text) for text in texts]
     if any(value is None and not gone for value, gone in zip(values, missing, strict=True)):
-        values = _as_written(texts)
+        found = [_NUMBER.fullmatch(text) for text in texts]
+        votes = [_decimal(match) for match in found if match]
+        decimal = "," if votes.count(",") > votes.count(".") else "."
+        values = [_value(match, decimal) if match else None for match in found]
     unreadable = np.array([value is None for value in values], dtype=np.bool_) & ~missing
     filled = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     return Read(np.where(missing, np.nan, filled), unreadable)
@@ -98,13 +101,6 @@ def _float(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and "_" not in text else None
-
-
-def _as_written(texts: Sequence[str]) -> list[float | None]:
-    found = [_NUMBER.fullmatch(text) for text in texts]
-    votes = [_decimal(match) for match in found if match]
-    decimal = "," if votes.count(",") > votes.count(".") else "."
-    return [_value(match, decimal) if match else None for match in found]
 
 
 def _decimal(match: re.Match[str]) -> str | None:
