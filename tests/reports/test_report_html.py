@@ -237,8 +237,8 @@ def test_failures_are_grouped_without_the_round_that_they_name() -> None:
         for round_ in report.rounds
     )
     (found,) = failures(replace(report, rounds=rounds))
-    assert found.reason == "ValueError: no rows in this round" and set(found.providers) == {"north", "south"}
-    assert found.accesses == sum(payout.failures for payout in report.payouts)
+    assert found["reason"] == "ValueError: no rows in this round" and set(found["providers"]) == {"north", "south"}
+    assert found["accesses"] == sum(payout.failures for payout in report.payouts)
 
 
 @pytest.mark.usefixtures("no_figures")

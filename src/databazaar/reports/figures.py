@@ -58,7 +58,11 @@ def distribution(report: Report) -> Figure:
         rest = np.maximum(p.sum(axis=0) - p[named].sum(axis=0), 0.0) / others
         p, names = np.vstack([p[named], rest]), [*(lines.ids[place] for place in named.tolist()), "mean of others"]
     figure, axes = style.chart("Chance of being asked next", height=style.height_for(len(p)))
-    norm = _probability_norm(p)
+    least, most = float(p.min()), float(p.max())
+    linear = least * 20 >= most
+    norm = (
+        Normalize(0.0, most) if linear else LogNorm(max(least, most / 1000), most, clip=True)
+    )  # three decades at most
     extent = (-0.5, columns - 0.5, len(p) - 0.5, -0.5)
     look: dict[str, Any] = {"aspect": "auto", "cmap": "viridis", "interpolation_stage": "data"}
     image = axes.imshow(p, norm=norm, extent=extent, **look)
@@ -69,7 +73,7 @@ def distribution(report: Report) -> Figure:
     axes.spines[:].set_visible(False)
     for row in range(1, len(p)):
         axes.axhline(row - 0.5, color="white", linewidth=1.2)
-    ticks = LogLocator(10, (1.0, 2.0, 5.0)) if isinstance(norm, LogNorm) else MaxNLocator(5)
+    ticks = MaxNLocator(5) if linear else LogLocator(10, (1.0, 2.0, 5.0))
     bar = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02, ticks=ticks)
     bar.formatter = lambda value, _position=None: f"{100 * value:.2g} %"  # type: ignore[assignment]
     bar.minorticks_off()
@@ -78,14 +82,6 @@ def distribution(report: Report) -> Figure:
     if others:
         axes.set_ylabel(f"the {len(p) - 1} best paid, and below the mean of {count(others, 'other')}")
     return figure
-
-
-def _probability_norm(p: np.ndarray) -> Normalize:
-    """Linear from zero; over at most three decades where the chances differ by more than 20 times."""
-    least, most = float(p.min()), float(p.max())
-    if least * 20 >= most:
-        return Normalize(0.0, most)
-    return LogNorm(max(least, most / 1000), most, clip=True)
 
 
 @style.styled
@@ -146,9 +142,7 @@ def draw_all(report: Report) -> dict[str, Figure]:
 
 def save_png(drawn: Mapping[str, Figure], folder: Path, within: Path | None = None) -> list[Path]:
     """Writes every figure to `folder` as NAME.png. No link is followed on the way from `within`."""
-    paths = []
-    for name, figure in drawn.items():
-        path = folder / f"{name}.png"
+    paths = {folder / f"{name}.png": figure for name, figure in drawn.items()}
+    for path, figure in paths.items():
         write_whole(path, style.as_png(figure), within=within)
-        paths.append(path)
-    return paths
+    return list(paths)

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from databazaar import __version__
 from databazaar.display import shown
 from databazaar.money import Currency
-from databazaar.reports import words as wording
+from databazaar.reports.words import amount, count, date, number, percent, signed_number
 
 OURS = "databazaar"
 """The prefix of our own templates."""
@@ -40,30 +40,15 @@ def environment(prefix: str, package: str) -> Environment:
         loader=PrefixLoader({prefix: PackageLoader(name) for prefix, name in packages.items()}),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_finalized,
+        finalize=lambda value: _words(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     made.filters["named"] = named
-    made.globals.update(
-        amount=wording.amount,
-        asset=asset,
-        count=wording.count,
-        date=wording.date,
-        digest=digest,
-        generator=generator,
-        money=money,
-        number=wording.number,
-        percent=wording.percent,
-        signed_number=wording.signed_number,
-    )
+    functions = (amount, asset, count, date, digest, generator, money, number, percent, signed_number)
+    made.globals.update({function.__name__: function for function in functions})
     return made
-
-
-def _finalized(value: object) -> object:
-    """Everything that a template puts out comes through here, before it is escaped."""
-    return _words(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _words(text: object) -> str:
@@ -87,7 +72,7 @@ def money(currency: Currency, minor: int) -> Markup:
     >>> money(Currency("EUR", 2), 1234550)
     Markup('12,345.50 <bdi>EUR</bdi>')
     """
-    return Markup("{} {}").format(wording.amount(currency, minor), named(currency.name))
+    return Markup("{} {}").format(amount(currency, minor), named(currency.name))
 
 
 @cache

@@ -7,9 +7,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,33 +28,13 @@ from databazaar.reports.words import PerCoin
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import CSV, JSON, PAGE
 from databazaar.runs.payouts import MOST_NAMED
-from databazaar.runs.report import Payout, Report
+from databazaar.runs.report import Report
 from databazaar.utilities import FUNCTION, UTILITIES
 
 MOST_REASONS = 20
 MOST_RULINGS = 200
 NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop", "utility": "utility"}
 """The rules of a market as a report holds them, and what one of each is called."""
-
-
-@dataclass(frozen=True)
-class RuleView:
-    """One rule of the market: its settings as written, and the package or the module that brings it if not ours."""
-
-    noun: str
-    kind: str
-    settings: tuple[tuple[str, str], ...]
-    package: str = ""
-    module: str = ""
-
-
-@dataclass(frozen=True)
-class FailureView:
-    """Accesses that were voided for the same reason, and whose they were."""
-
-    reason: str
-    accesses: int
-    providers: tuple[str, ...]
 
 
 def render(
@@ -68,19 +47,19 @@ def render(
 ) -> str:
     """The whole page; the same arguments give the same bytes. `drawn` are the figures, where they are drawn already."""
     drawings = draw_all(report) if drawn is None else drawn
-    reasons = failures(report)
+    reasons, pay = failures(report), report.lines.pay
     return page(
         "databazaar/run.html.jinja",
         title=title,
         report=report,
         audit=audit,
         status=str(Code(report.status)),
-        standing=standing(report),
+        standing="open" if not report.closed else "good" if report.status == "settled" else "bad",
         utility=report.utilities,
         loss=loss_curve(report),
         change=_change(report),
         meaning=meaning(report),
-        best=best_paid(report),
+        best=report.payouts[int(pay.argmax())] if pay.any() else None,
         starts_even=bool(np.ptp(report.distributions[0]) < 1e-9),
         drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawings.items()},
         **who_was_paid(report),
@@ -141,31 +120,20 @@ def _tables(report: Report, profile: MarketProfile | None) -> Sequence[TableProf
     return [table for table in profile.tables if table.id not in left_out]
 
 
-def standing(report: Report) -> Literal["good", "bad", "open"]:
-    if not report.closed:
-        return "open"
-    return "good" if report.status == "settled" else "bad"
-
-
-def best_paid(report: Report) -> Payout | None:
-    pay = report.lines.pay
-    return report.payouts[int(pay.argmax())] if pay.any() else None
-
-
-def rules(report: Report) -> list[RuleView]:
+def rules(report: Report) -> list[dict[str, Any]]:
     """All rules of the market, built-in or not, shown alike."""
     found = {noun: report.rules.get(name) or [] for name, noun in NOUNS.items()}
     return [_view(noun, one) for noun, rule in found.items() for one in ([rule] if isinstance(rule, dict) else rule)]
 
 
-def failures(report: Report) -> list[FailureView]:
-    """Accesses that were voided, grouped by reason, most frequent first."""
+def failures(report: Report) -> list[dict[str, Any]]:
+    """Accesses that were voided, grouped by reason, most frequent first, and whose they were."""
     groups: dict[str, list[int]] = defaultdict(list)
     for round, place, reason in report.columns.failures:
         groups[common_reason(str(reason), report.payouts[place].provider, round)].append(place)
     ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
-        FailureView(reason, len(who), tuple(report.payouts[provider].provider for provider in dict.fromkeys(who)))
+        {"reason": reason, "accesses": len(who), "providers": [report.lines.ids[place] for place in dict.fromkeys(who)]}
         for reason, who in ranked
     ]
 
@@ -193,14 +161,15 @@ def meaning(report: Report) -> str:
         return f"Utility is {f'the consumer’s own, {named}' if named else 'what the consumer says'}. {where}"
 
 
-def _view(noun: str, settings: Mapping[str, Any]) -> RuleView:
-    """One rule as a page shows it, without settings that say nothing."""
+def _view(noun: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """One rule as a page shows it, without settings that say nothing, and the package or the module that brings it if
+    not ours."""
     origin = str(settings.get("from", ""))
-    outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
+    module = origin.removeprefix(MODULE) if origin.startswith(MODULE) else ""
     given = {name: value for name, value in settings.items() if name not in ("kind", "from") and value is not None}
-    own = [(name.replace("_", " "), value) for name, value in given.items()]
-    written = tuple((name, _setting(value)) for name, value in own)
-    return RuleView(noun, str(settings.get("kind", "unknown")), written, **outside)
+    written = [(name.replace("_", " "), _setting(value)) for name, value in given.items()]
+    brought = {"package": "" if module else origin, "module": module}
+    return {"noun": noun, "kind": str(settings.get("kind", "unknown")), "settings": written, **brought}
 
 
 def _setting(value: object) -> str:

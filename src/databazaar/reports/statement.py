@@ -13,7 +13,7 @@ from typing import Any
 from databazaar.defence.words import ANOTHER
 from databazaar.display import shown_lines
 from databazaar.ledger.record import Curve
-from databazaar.runs.attribution import NUMBERS, Attribution
+from databazaar.runs.attribution import NUMBERS
 from databazaar.runs.defended import Defended, Ruling
 from databazaar.runs.purchase import without_nan
 from databazaar.runs.report import Report
@@ -34,10 +34,11 @@ def heading(report: Report) -> dict[str, Any]:
 def statement_dict(report: Report) -> dict[str, Any]:
     """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
-    Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
+    Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too. Gains
+    are for one unit of the currency, shares are parts of 1.
     """
-    places = report.lines.best_paid(everybody=True)
-    return {
+    places, defended = report.lines.best_paid(everybody=True), report.defended
+    told = {
         **heading(report),
         **_written(report, "budget", report.budget),
         **_written(report, "spent", report.spent),
@@ -59,23 +60,22 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 **_written(report, "pay", payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
                 **standing_of(report, place),
-                **_brought(report.brought[place]),
+                **{name: getattr(brought, name) for name in NUMBERS},
+                "reason": brought.why.kind,
+                "why": brought.why.sentence,
             }
-            for place, payout in ((place, report.payouts[place]) for place in places)
+            for place, payout, brought in ((place, report.payouts[place], report.brought[place]) for place in places)
         ],
         "owners": owner_totals(report),
-        **defence_dict(report),
     }
+    if defended is not None:
+        rulings = [{"provider": one.provider, **_verdict(one), "like": one.other} for one in defended.rulings]
+        told["defence"] = {"rules": defended.defence.settings(), "verdicts": rulings}
+    return told
 
 
 def _written(report: Report, name: str, minor: int) -> dict[str, Any]:
     return {name: minor, f"{name}_amount": report.currency.amount(minor), f"{name}_text": report.currency.format(minor)}
-
-
-def _brought(one: Attribution) -> dict[str, Any]:
-    """What the pay brought: amounts of gain are for one unit of the currency, shares are parts of 1."""
-    told = {name: getattr(one, name) for name in NUMBERS}
-    return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
 def owner_totals(report: Report) -> list[dict[str, Any]]:
@@ -106,15 +106,6 @@ def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -
         cells = [Decimal(line[name]) if name.endswith("_amount") else line[name] for name in columns]
         rows.append([*cells, *about.values()])
     return csv_text([*columns, *about], rows)
-
-
-def defence_dict(report: Report) -> dict[str, Any]:
-    """All verdicts as plain data, for the consumer; nothing where the market has no defence."""
-    defended = report.defended
-    if defended is None:
-        return {}
-    rulings = [{"provider": one.provider, **_verdict(one), "like": one.other} for one in defended.rulings]
-    return {"defence": {"rules": defended.defence.settings(), "verdicts": rulings}}
 
 
 def standing_columns(report: Report) -> list[str]:
