@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import typer
 
 from databazaar.cli import audit, check, compare, federation, init, jobs, ledger, provider, serve, show
 from databazaar.cli import model_use as using
-from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
+from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, interrupt, on_signal
 from databazaar.cli.options import AsJson, Database, Device, Engine, Out, Quiet, Run, Seed, changes, example
 from databazaar.cli.plugins import add_commands
 from databazaar.cli.screen import on_screen, say
@@ -147,8 +148,6 @@ _REMEDIES = {
     errno.ENOMEM: "close some programs, then go on",
 }
 """Errors of the machine and not of the program; a file that is not there, for one, is not among them."""
-
-
 EXTRAS = {
     **dict.fromkeys(("grpc", "cryptography"), "federated"),
     **dict.fromkeys(("fastapi", "uvicorn", "alembic", "python_multipart", "argon2", "authlib", "httpx"), "service"),
@@ -169,16 +168,14 @@ def sentence_for(failure: OSError | ImportError) -> str | None:
         package = (failure.name or "").partition(".")[0]
         return f"{package} is not installed: pip install 'databazaar[{EXTRAS[package]}]'" if package in EXTRAS else None
     remedy = _REMEDIES.get(failure.errno or 0)
-    if remedy is None:
-        return None
     where = f"{failure.filename}: " if failure.filename is not None else ""
-    return f"{where}{failure.strerror}: {remedy}"
+    return None if remedy is None else f"{where}{failure.strerror}: {remedy}"
 
 
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: say(f"bazaar: note: {message}", err=True)
-    with on_screen(), catching_interrupts():
+    with on_screen(), on_signal(signal.SIGINT, interrupt):
         try:
             app()
         except BazaarError as error:

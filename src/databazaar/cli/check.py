@@ -11,18 +11,17 @@ import typer
 from databazaar.cli.options import AsJson, Market
 from databazaar.cli.screen import console, print_lines, say, table
 from databazaar.display import listed, shown
+from databazaar.errors import BazaarError
 from databazaar.reports.words import amount, count, percent
 
 if TYPE_CHECKING:
     from databazaar.config.check import Checked
     from databazaar.data.profile_record import MarketProfile
-    from databazaar.market.quoting import Quote
     from databazaar.market.quoting.simulation import Outlook
     from databazaar.money import Currency
 
 CHECK_EXAMPLES = ("bazaar check market.toml", "bazaar check market.toml --json")
 QUOTE_EXAMPLES = ("bazaar quote market.toml", "bazaar quote market.toml --json")
-AT_FAULT = 2
 MOST_COLUMNS, MOST_CLASSES, MOST_NAMES = 40, 6, 4
 MOST_PROVIDERS, MOST_CHANGES = 20, 2
 """So many are shown; all of them stand in the JSON."""
@@ -40,7 +39,7 @@ def check(market: Market, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(checked.to_dict()))
     else:
         _show_checked(checked, market)
-    raise typer.Exit(AT_FAULT if checked.faults else 0)
+    raise typer.Exit(BazaarError.exit_code if checked.faults else 0)
 
 
 def _show_checked(checked: Checked, market: Path) -> None:
@@ -101,23 +100,19 @@ def quote(market: Market, as_json: AsJson = False) -> None:
     found = market_quote(market)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
-    else:
-        _show_quote(found, market)
-
-
-def _show_quote(quote: Quote, market: Path) -> None:
-    for about, sentence in quote.facts().items():
+        return
+    for about, sentence in found.facts().items():
         say(f"{about:<15} {sentence}")
     say("")
-    say(f"Who can be asked, in {quote.currency.name}; accesses and pay in the median of the simulated runs")
+    say(f"Who can be asked, in {found.currency.name}; accesses and pay in the median of the simulated runs")
     heads = ("provider", "price", "later", "cap", "accesses", "pay", "at most", "status")
-    rows = [_cells(quote.currency, provider) for provider in quote.providers[:MOST_PROVIDERS]]
+    rows = [_cells(found.currency, provider) for provider in found.providers[:MOST_PROVIDERS]]
     console().print(table(heads, rows, words=(0, 2, 7), wrapped=(2, 7)))
-    if len(quote.providers) > MOST_PROVIDERS:
-        say(f"{len(quote.providers) - MOST_PROVIDERS:,} more providers stand in the JSON (--json)")
-    for warning in quote.warnings:
+    if len(found.providers) > MOST_PROVIDERS:
+        say(f"{len(found.providers) - MOST_PROVIDERS:,} more providers stand in the JSON (--json)")
+    for warning in found.warnings:
         say(f"- {warning}")
-    say(f"{count(len(quote.warnings), 'warning')}: `bazaar run {market}` begins")
+    say(f"{count(len(found.warnings), 'warning')}: `bazaar run {market}` begins")
 
 
 def _cells(currency: Currency, provider: Outlook) -> list[str]:

@@ -18,7 +18,7 @@ from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
-    from databazaar.federation.records import ConsumerEarnings, Earnings
+    from databazaar.federation.records import Earnings
 
 _rounds = partial(listed, most=10)
 
@@ -46,8 +46,12 @@ def earnings(
         return
     if not runs:
         typer.echo("nothing answered yet")
-    for consumer in consumers:
-        say(_of_consumer(consumer))
+    for one in consumers:
+        say(
+            f"{shown(one.consumer, 60) or 'no consumer named'}: {one.answered} rounds of {counted(one.runs, 'run')} "
+            f"answered, {one.refused} refused, {one.failed} failed; by receipts {one.acknowledged} acknowledged, "
+            f"{one.earned} earned, {one.held} held back, in the smallest unit of the currency"
+        )
     if by_consumer:
         return
     for run in runs:
@@ -65,14 +69,6 @@ def _read_statement(path: Path, provider: str) -> dict[str, Any]:
     if not isinstance(given, dict) or given.get("provider") != provider:
         raise BazaarError(f"{path} is not {provider}'s statement: ask the operator for yours")
     return given
-
-
-def _of_consumer(one: ConsumerEarnings) -> str:
-    return (
-        f"{shown(one.consumer, 60) or 'no consumer named'}: {one.answered} rounds of {counted(one.runs, 'run')} "
-        f"answered, {one.refused} refused, {one.failed} failed; by receipts {one.acknowledged} acknowledged, "
-        f"{one.earned} earned, {one.held} held back, in the smallest unit of the currency"
-    )
 
 
 def _of_run(line: Earnings, market: str) -> Iterator[str]:

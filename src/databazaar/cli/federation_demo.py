@@ -35,7 +35,7 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
             typer.echo(text, err=True)
 
     with (
-        on_signal(signal.SIGTERM, _end),
+        on_signal(signal.SIGTERM, signal.default_int_handler),  # ended politely, it leaves nothing running either
         tempfile.TemporaryDirectory(prefix="bazaar-") as name,
         contextlib.ExitStack() as stack,
     ):
@@ -67,11 +67,6 @@ def _market(budget: int, seed: int) -> dict[str, Any]:
         "federation": {"folder": "federation", "wait": 120.0},
         "providers": [{"id": bank} for bank in BANKS],
     }
-
-
-def _end(*_: object) -> None:
-    """A polite request to end is treated like Ctrl-C, so that nothing is left running."""
-    raise KeyboardInterrupt
 
 
 def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 INTERRUPTED = 130
 
@@ -20,7 +20,7 @@ def end(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
     raise InterruptedByUser
 
 
@@ -31,11 +31,6 @@ def on_signal(number: int, handler: Callable[..., None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def catching_interrupts() -> AbstractContextManager[None]:
-    """Turns Ctrl-C into `InterruptedByUser` while a command runs."""
-    return on_signal(signal.SIGINT, _interrupt)
 
 
 @contextmanager

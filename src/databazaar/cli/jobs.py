@@ -291,20 +291,15 @@ def requests(
 
 def _requests(found: list[Contract], currency: Currency) -> Iterator[str]:
     for contract in found:
-        yield from _request(contract, currency)
+        price = f"{currency.format(contract.price)} an access"
+        yield f"{contract.id}  {contract.consumer} asks for {contract.offer} (version {contract.version}), {price}"
+        names = contract.columns
+        columns = "columns that its first ask names" if names is None else listed(names, 12)
+        yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
+        work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
+        yield f"  an ask goes through {work}; {MODES[contract.mode]}"
+        yield f"  defence {contract.defence}"
+        if contract.fingerprint is not None:
+            yield f"  schema {contract.fingerprint[:12]}: bazaar jobs requests {contract.id} --schema schema.json"
     if not found:
         yield "no request waits for you"
-
-
-def _request(contract: Contract, currency: Currency) -> Iterator[str]:
-    price = f"{currency.format(contract.price)} an access"
-    asks = f"{contract.consumer} asks for {contract.offer}"
-    yield f"{contract.id}  {asks} (version {contract.version}), {price}"
-    names = contract.columns
-    columns = "columns that its first ask names" if names is None else listed(names, 12)
-    yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
-    work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
-    yield f"  an ask goes through {work}; {MODES[contract.mode]}"
-    yield f"  defence {contract.defence}"
-    if contract.fingerprint is not None:
-        yield f"  schema {contract.fingerprint[:12]}: bazaar jobs requests {contract.id} --schema schema.json"

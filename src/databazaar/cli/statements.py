@@ -16,7 +16,7 @@ from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.figures import save_png
-from databazaar.reports.statement import heading, own_defence, statement_csv, statement_dict, table_csv
+from databazaar.reports.statement import heading, in_currency, own_defence, statement_csv, statement_dict, table_csv
 from databazaar.runs.payouts import MOST_NAMED
 from databazaar.runs.report import Report
 
@@ -38,10 +38,11 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     if others is not None:
         told.append((others.title, others.accesses, others.pay))
     width = max(len(name) for name, _, _ in told)
-    written = [
-        *_heading(report),
-        *(f"{name:<{width}}  {accesses:>8} accesses  {money(pay):>16}" for name, accesses, pay in told),
-    ]
+    who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
+    run = [f"run {report.run}"] if report.run else []
+    run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
+    written = [line for line in (who, ", ".join(run)) if line]
+    written += [f"{name:<{width}}  {accesses:>8} accesses  {money(pay):>16}" for name, accesses, pay in told]
     if others is not None:
         written.append("--csv has everybody")
     if report.defended is not None:
@@ -51,13 +52,6 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     if not report.closed:
         written.append(UNFINISHED)
     return "".join(f"{shown(line, None)}\n" for line in written)
-
-
-def _heading(report: Report) -> list[str]:
-    who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
-    run = [f"run {report.run}"] if report.run else []
-    run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
-    return [line for line in (who, ", ".join(run)) if line]
 
 
 def one(report: Report, provider: str, as_csv: bool) -> str:
@@ -94,9 +88,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "price": payout.price,
         "accesses": payout.accesses,
         "failures": payout.failures,
-        "pay": payout.pay,
-        "pay_amount": report.currency.amount(payout.pay),
-        "pay_text": report.currency.format(payout.pay),
+        **in_currency(report, "pay", payout.pay),
         **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
         "why": report.brought[place].why.sentence,
         **own_defence(report, provider),

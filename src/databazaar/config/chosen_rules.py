@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databazaar.errors import BazaarError
@@ -62,12 +63,8 @@ class Chosen:
 
 def chosen(registry: Registry, default: str, help: str) -> Any:
     """A section that chooses one of a registry's kinds, `default` where it names none."""
-
-    def reader(given: Any, place: str, faults: Faults) -> Any:
-        return read_chosen(registry, given, place, faults, default)
-
     first = Chosen(default, _defaults(registry.find(default)), registry)
-    return setting(first, help, reader=reader)
+    return setting(first, help, reader=partial(read_chosen, registry, default=default))
 
 
 def chosen_list(registry: Registry, refused: Mapping[str, str], help: str) -> Any:

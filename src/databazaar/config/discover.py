@@ -135,7 +135,8 @@ def is_test(path: Path) -> bool:
 
 def consumer_files(files: Sequence[Path], wishes: Wishes) -> tuple[Path, Path | None]:
     """The consumer's hold-out, and the file to start training from if that is another one."""
-    ranked = _ranked(files)
+    known = [(rank, path) for path in files if (rank := _rank(path)) >= 0]
+    ranked = sorted(known, key=lambda pair: -pair[0])
     if wishes.own is not None:
         judges = [path for rank, path in ranked if rank > max(1, _rank(wishes.own))]
         return (judges[0], wishes.own) if len(judges) == 1 else (wishes.own, None)
@@ -217,13 +218,8 @@ def _relative(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
-def _ranked(files: Iterable[Path]) -> list[tuple[int, Path]]:
-    """The files whose names say that they are the consumer's, with the kind of name; the latest kind first."""
-    found = [(_rank(path), path) for path in files]
-    return sorted(((rank, path) for rank, path in found if rank >= 0), key=lambda pair: -pair[0])
-
-
 def _rank(path: Path) -> int:
+    """The kind of name that says that a file is the consumer's, by its place in `_CONSUMERS`; -1 for any other."""
     words = _words(path)
     told = {*words[:1], *(set(words[1:]) - _FIRST_WORD), *(a + b for a, b in itertools.pairwise(words))}
     return max((rank for rank, known in enumerate(_CONSUMERS) if known & told), default=-1)
@@ -290,9 +286,7 @@ def guess_task(target: Column) -> TaskKind:
 def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
     """The columns that would be taken for features and are none, each with the reason."""
     unused = {}
-    for name in map(str, frame.columns):
-        if name == target:
-            continue
+    for name in (str(name) for name in frame.columns if name != target):
         try:
             fitted = fit_column(frame[name], categorical=False, wanted=False, day_first=None, where="")
         except BazaarError as reason:

@@ -103,21 +103,30 @@ def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | Non
 
 
 class _Reading:
-    """The tables of a market on their way from files to arrays."""
+    """The tables of a market on their way from files to arrays. Where the hold-out is at fault, they are encoded by
+    those of its columns which are not."""
 
     def __init__(self, data: DataSettings, folder: Path, faults: TableFaults, profiled: bool) -> None:
         self._data, self._folder, self._faults = data, folder, faults
         self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
-        self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
-        self._schema = None if self._holdout is None else self._fitted(self._holdout)
-        self._profiler = self._made_profiler() if profiled else None
+        self._schema: Schema | None = None
+        self._profiler: Profiler | None = None
+        holdout = self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
+        if holdout is None:
+            return
+        before = faults.found
+        schema = self._schema = faults.caught(lambda: fit_schema(data, holdout, faults))
+        self._found.schema = schema if faults.found == before else None
+        if profiled and schema is not None and schema.columns:  # there is something to compare others with
+            columns = column_uses(schema, holdout.frame, data.features)
+            self._profiler = Profiler(holdout.frame, data.target, data.task, columns)
 
     def tables(self, uses: Sequence[tuple[Use, Path]]) -> Tables:
         by_file: dict[Path, list[Use]] = {}
         for use, file in uses:
             by_file.setdefault(file, []).append(use)
-        for file in by_file:
-            self._take(file, by_file[file])
+        for file, purposes in by_file.items():
+            self._take(file, purposes)
         if self._profiler is not None:
             profiled = [(use, self._profiles[use, file]) for use, file in uses if (use, file) in self._profiles]
             own, theirs = ([one for use, one in profiled if use.provider == whose] for whose in (False, True))
@@ -126,9 +135,8 @@ class _Reading:
 
     def _take(self, file: Path, uses: list[Use]) -> None:
         who, name = [use.who for use in uses], file.as_posix()
-        if file == self._data.holdout:
-            table = self._holdout
-        else:
+        table = self._holdout
+        if file != self._data.holdout:
             table = self._faults.caught(lambda: read_labelled(self._data, self._folder / file), who)
         if table is None:
             return
@@ -138,16 +146,13 @@ class _Reading:
             left = f"{table.unlabelled:,} of {table.unlabelled + len(table.frame):,} rows"
             self._found.notes.append(Note(name, f"rows without {self._data.target!r} are left out", left))
         if self._schema is not None:
-            self._encode(self._schema, file, table, who)
+            faults = TableFaults()
+            encoded = self._schema.encode(table.frame, str(table.path), faults)
+            self._faults.add(f"{whose}{fault}" for fault in faults.found for whose in who)
+            if self._found.schema is not None and not faults.found:
+                self._found.encoded[file] = EncodedTable(*encoded)
         if self._profiler is not None:
             self._profile(self._profiler, file, table, uses)
-
-    def _encode(self, schema: Schema, file: Path, table: TableFile, who: list[str]) -> None:
-        faults = TableFaults()
-        encoded = schema.encode(table.frame, str(table.path), faults)
-        self._faults.add(f"{whose}{fault}" for fault in faults.found for whose in who)
-        if self._found.schema is not None and not faults.found:
-            self._found.encoded[file] = EncodedTable(*encoded)
 
     def _profile(self, profiler: Profiler, file: Path, table: TableFile, uses: list[Use]) -> None:
         left, notes = table.unlabelled, table.notes
@@ -161,20 +166,6 @@ class _Reading:
                 profile = measured = measured or profiler.table(table.frame)
             about = {"id": use.id, "file": file.as_posix(), "warnings": (*notes, *profile.warnings)}
             self._profiles[use, file] = profile.model_copy(update=about)
-
-    def _made_profiler(self) -> Profiler | None:
-        """None where the hold-out has nothing that others could be compared with."""
-        if self._holdout is None or self._schema is None or not self._schema.columns:
-            return None
-        columns = column_uses(self._schema, self._holdout.frame, self._data.features)
-        return Profiler(self._holdout.frame, self._data.target, self._data.task, columns)
-
-    def _fitted(self, holdout: TableFile) -> Schema | None:
-        """The market's encoding; where the hold-out is at fault, that of the columns which are not."""
-        before = self._faults.found
-        schema = self._faults.caught(lambda: fit_schema(self._data, holdout, self._faults))
-        self._found.schema = schema if self._faults.found == before else None
-        return schema
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The sections of market.toml that choose no rule: names, types, bounds and defaults. `chosen_rules` has the others."""
+"""The sections of market.toml that choose no rule: names, types, bounds and defaults. `chosen_rules` has the others,
+and `MarketFile` says what each is for."""
 
 from __future__ import annotations
 
@@ -109,8 +110,6 @@ def _database(value: object) -> str | None:
 
 @dataclass(frozen=True)
 class MarketSettings:
-    """What is bought, and the pace."""
-
     budget: int | str = setting(help="what may be spent in all", check=_amount, example=1000)
     name: str = setting("market", "the title of reports, statements and the ledger", check=_visible)
     per_round: int = setting(10, "accesses that a round buys, the paper's K", at_least=1, at_most=MOST_PER_ROUND)
@@ -127,8 +126,6 @@ class MarketSettings:
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """Who buys."""
-
     name: str = setting(
         "", "who buys, as statements, reports and the ledger say it", check=_visible_or_empty, example="Harbour Bank"
     )
@@ -167,8 +164,6 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How the model moves."""
-
     step: float = setting(1.0, "γ, how far the model moves along the average update", above=0)
     halve_every: int | None = setting(
         None, "the rounds after which this step and that of local-sgd halve", at_least=1, at_most=MOST, example=50
@@ -194,16 +189,12 @@ class DefenceSettings:
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Where answers are computed."""
-
     kind: str = setting("vectorized", "all providers of a round at once", check=_engine)
     device: str = setting("auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=_device)
 
 
 @dataclass(frozen=True)
 class FederationSettings:
-    """For engine.kind = "federated", which needs it."""
-
     folder: Path = setting(help="the folder that `bazaar federation init` made", check=_file, example="federation")
     deadline: float = setting(
         30.0,
@@ -222,8 +213,6 @@ class FederationSettings:
 
 @dataclass(frozen=True)
 class LedgerSettings:
-    """Where the ledger is kept."""
-
     url: str | None = setting(
         None,
         'an SQLAlchemy URL such as "postgresql+psycopg://host/name"',

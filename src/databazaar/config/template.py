@@ -138,10 +138,8 @@ def _line(name: str, value: Any, help: str, active: bool = True) -> Line:
 def written_market(found: Found) -> str:
     """A commented market.toml that runs as it stands."""
     per_round, budget = pace(len(found.providers))
-    name, notes = (
-        found.folder.resolve().name.strip(),
-        "".join(f"# - {' '.join(note.split())}\n" for note in found.notes),
-    )
+    name = found.folder.resolve().name.strip()
+    notes = "".join(f"# - {' '.join(note.split())}\n" for note in found.notes)
     providers = "\n".join(
         f"[[providers]]\nid = {quoted(id)}\nfile = {quoted(file.as_posix())}\n" for id, file in found.providers
     )

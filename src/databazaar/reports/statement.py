@@ -40,10 +40,10 @@ def statement_dict(report: Report) -> dict[str, Any]:
     places, defended = report.lines.best_paid(everybody=True), report.defended
     told = {
         **heading(report),
-        **_written(report, "budget", report.budget),
-        **_written(report, "spent", report.spent),
-        **_written(report, "refunded", report.refunded),
-        **_written(report, "held", report.held),
+        **in_currency(report, "budget", report.budget),
+        **in_currency(report, "spent", report.spent),
+        **in_currency(report, "refunded", report.refunded),
+        **in_currency(report, "held", report.held),
         "rounds": len(report.rounds),
         "gain_per_coin": report.gain_per_coin,
         "status": report.status,
@@ -54,10 +54,10 @@ def statement_dict(report: Report) -> dict[str, Any]:
             {
                 "provider": payout.provider,
                 "owner": payout.owner,
-                **_written(report, "price", payout.price),
+                **in_currency(report, "price", payout.price),
                 "accesses": payout.accesses,
                 "failures": payout.failures,
-                **_written(report, "pay", payout.pay),
+                **in_currency(report, "pay", payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
                 **standing_of(report, place),
                 **{name: getattr(brought, name) for name in NUMBERS},
@@ -74,7 +74,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
     return told
 
 
-def _written(report: Report, name: str, minor: int) -> dict[str, Any]:
+def in_currency(report: Report, name: str, minor: int) -> dict[str, Any]:
     return {name: minor, f"{name}_amount": report.currency.amount(minor), f"{name}_text": report.currency.format(minor)}
 
 
@@ -88,7 +88,7 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
         for name, column in columns.items():
             total[name] += int(column[place])
     ranked = sorted(totals.values(), key=lambda total: (-total["pay"], total["owner"]))
-    return [{**total, **_written(report, "pay", total["pay"])} for total in ranked]
+    return [{**total, **in_currency(report, "pay", total["pay"])} for total in ranked]
 
 
 def statement_csv(report: Report) -> str:

@@ -81,7 +81,7 @@ def _refuse_many(n: int) -> None:
     if n > MOST_PLAYERS:
         raise BazaarError(
             f"exact needs the worth of every coalition, 2^{n} of them for {n} providers: "
-            f"it takes at most {MOST_PLAYERS}, so use tmc instead"
+            f"it takes at most {MOST_PLAYERS}, so use tmc, which samples permutations"
         )
 
 

@@ -20,7 +20,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from databazaar.cli.app import app
-from databazaar.cli.interrupts import catching_interrupts
+from databazaar.cli.interrupts import interrupt as raise_interrupted
+from databazaar.cli.interrupts import on_signal
 from databazaar.client import Hub, HubError
 from databazaar.client.hub import named_files
 from databazaar.errors import BazaarError
@@ -169,7 +170,7 @@ def test_a_hub_serves_until_it_is_interrupted(home: str) -> None:
     stopping = threading.Thread(target=interrupt)
     loggers = [logging.getLogger(name) for name in ("databazaar", "uvicorn")]
     before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    with catching_interrupts():
+    with on_signal(signal.SIGINT, raise_interrupted):
         stopping.start()
         outcome = serve("--home", home, "--port", address.rpartition(":")[2], "--runners", "0")
     stopping.join()
