@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from databazaar.data.schema import LIMIT
+from databazaar.data.encoders import LIMIT
 from databazaar.data.tables import Schema, read_table
 from databazaar.errors import BazaarError
 

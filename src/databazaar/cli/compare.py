@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -80,13 +79,7 @@ def compare(
     limit = None if max_seconds is None else MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
     final, currency = out or play.next_free(Path("runs"), f"{job.title} compare"), job.consumer.currency
     with if_interrupted("nothing was written"), new_folder(final) as draft:
-        with (
-            compare_tables.progress(names, seeds, quiet=quiet or as_json) as progress,
-            contextlib.ExitStack() as stack,
-        ):
-            chosen = job.chosen_engine()  # one for all methods, as it may take long to start
-            if not isinstance(chosen, str):
-                stack.callback(chosen.close)
+        with compare_tables.progress(names, seeds, quiet=quiet or as_json) as progress:
             comparison = compare_methods(
                 job.consumer,
                 job.providers,
@@ -94,7 +87,7 @@ def compare(
                 seed=job.seed,
                 seeds=seeds,
                 mode=mode,
-                engine=chosen,
+                engine=job.engine,
                 device=job.device,
                 options=_options(names, job),
                 limit=limit,

@@ -65,13 +65,16 @@ class Job:
     buyer: str = ""
     target_scale: float = 1.0
 
-    def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
+    def arbiter(self, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds what is wrong with the job before anything is written."""
+        if engine is None and self.federation is not None:
+            task = self.consumer.task.copied()
+            engine = make_engine(self.engine, task, self.providers, self.device, federation=self.federation)
         return Arbiter(
             self.consumer,
             self.providers,
-            sampler or self.sampler,
-            engine=engine or self.chosen_engine(),
+            self.sampler,
+            engine=engine or self.engine,
             device=self.device,
             seed=self.seed,
             market=self.title,
@@ -79,13 +82,6 @@ class Job:
             data=self.recipe.get("digests"),
             **self.rules(),
         )
-
-    def chosen_engine(self) -> str | Engine:
-        """The engine's name; or a federated engine, which the caller closes."""
-        if self.federation is None:
-            return self.engine
-        task = self.consumer.task.copied()
-        return make_engine(self.engine, task, self.providers, self.device, federation=self.federation)
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from databazaar.data.memory_limits import memory
@@ -10,7 +10,6 @@ from databazaar.errors import BazaarError
 from databazaar.models import ModelForm
 from databazaar.money import Currency
 from databazaar.roster import PriceChange
-from databazaar.settings import Fault
 
 if TYPE_CHECKING:
     from databazaar.config.sections import ProviderSettings
@@ -110,25 +109,3 @@ def _price(currency: Currency, written: int | str, field: str) -> int:
     if amount == 0:
         raise BazaarError(f"{field} = {written!r} would make access free and a run endless: write a price above zero")
     return amount
-
-
-def unpayable(
-    currency: Currency, budget: int | None, limits: dict[str, int], per_round: int, prices: Sequence[int]
-) -> Iterator[str]:
-    """What is wrong where a budget or a limit pays for nobody."""
-    cheapest = min(prices, default=0)
-    if budget is not None and budget < per_round * cheapest:
-        yield Fault(
-            f"market.budget = {currency.format(budget)} cannot pay for one round of per_round = {per_round} accesses "
-            f"at {currency.format(cheapest)} or more each: "
-            f"raise budget to at least {currency.format(per_round * cheapest)}, or lower per_round",
-            "market.budget",
-        )
-    for name, most in limits.items():
-        if most < max(cheapest, 1):
-            yield Fault(
-                f"market.{name} = {currency.format(most)} pays for nobody, because an access costs "
-                f"{currency.format(max(cheapest, 1))} or more in the first round: raise {name} to at least that, or "
-                "leave it out",
-                f"market.{name}",
-            )

@@ -13,7 +13,7 @@ from typing import Any
 
 from databazaar.aggregators.protocol import AGGREGATORS
 from databazaar.config.chosen_rules import Chosen, chosen, chosen_list
-from databazaar.config.limits import MOST_PROVIDERS, minor, price_faults, refuse_endless, unpayable
+from databazaar.config.limits import MOST_PROVIDERS, minor, price_faults, refuse_endless
 from databazaar.config.sections import (
     AUDIT,
     TRAIN,
@@ -37,8 +37,6 @@ from databazaar.samplers.protocol import SAMPLERS
 from databazaar.settings import Fault, Faults, read, setting
 from databazaar.stops.protocol import STOPS
 from databazaar.utilities import UTILITIES
-
-__all__ = ["MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
 EVERY_RUN = dict.fromkeys(("budget", "patience"), "is a stop of every run: remove it")
 
@@ -120,8 +118,21 @@ class MarketFile:
 
     def unpayable(self, prices: Sequence[int]) -> Iterator[str]:
         """What is wrong where the budget or a limit pays for nobody at the first round's prices."""
-        budget = None if self.budget_minor < 0 else self.budget_minor
-        return unpayable(self.currency, budget, self.limits_minor, self.per_round, prices)
+        money, cheapest = self.currency.format, min(prices, default=0)
+        if 0 <= self.budget_minor < self.per_round * cheapest:
+            yield Fault(
+                f"market.budget = {money(self.budget_minor)} cannot pay for one round of per_round = {self.per_round} "
+                f"accesses at {money(cheapest)} or more each: "
+                f"raise budget to at least {money(self.per_round * cheapest)}, or lower per_round",
+                "market.budget",
+            )
+        for name, most in self.limits_minor.items():
+            if most < max(cheapest, 1):
+                yield Fault(
+                    f"market.{name} = {money(most)} pays for nobody, because an access costs {money(max(cheapest, 1))} "
+                    f"or more in the first round: raise {name} to at least that, or leave it out",
+                    f"market.{name}",
+                )
 
     def _amount_faults(self) -> Iterator[str]:
         amounts: dict[str, int] = {}

@@ -95,17 +95,6 @@ def kind_of(column: Column) -> Kind:
     return "text" if types.is_string_dtype(dtype) else "other"
 
 
-def is_boolean(column: Column) -> bool:
-    """Whether the column's values are True and False, and not words for them.
-
-    >>> is_boolean(pd.Series([True, None])), is_boolean(pd.Series(["yes", "no"]))
-    (True, False)
-    """
-    return bool(types.is_bool_dtype(column.dtype)) or (
-        bool(types.is_object_dtype(column.dtype)) and types.infer_dtype(column, skipna=True) == "boolean"
-    )
-
-
 def plain(column: Column) -> Column:
     """Pandas categories as the values that they stand for, and numbers among texts as text."""
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -147,9 +136,7 @@ def as_numbers(column: Column, where: str, expected: str) -> Floats:
 
 def as_days(column: Column, where: str, day_first: bool) -> Floats:
     """The column as days since 1970, NaN where a value is missing; time zones are left out, clocks are as written.
-
-    `day_first` reads 03/04/2024 where no other date of the column shows the order.
-    """
+    `days_in` says what `day_first` decides."""
     column = plain(column)
     kind = kind_of(column)
     expected = "the hold-out has dates"
@@ -281,11 +268,3 @@ def is_identifier(column: Column) -> bool:
     if kind_of(values) == "text":
         return not (holds_written_numbers(values) or holds_written_dates(values))
     return pd.api.types.is_integer_dtype(values.dtype) and bool(_IDENTIFIER_NAME.search(str(column.name).lower()))
-
-
-def is_constant(column: Column) -> bool:
-    """
-    >>> is_constant(pd.Series([3, 3, 3])), is_constant(pd.Series([3, None, 3]))
-    (True, False)
-    """
-    return len(column) > 1 and distinct(column) == 1 and not column.hasnans

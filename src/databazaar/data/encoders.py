@@ -131,7 +131,6 @@ class DateColumn(DateFields):
 
     A place in a cycle is its sine and cosine, so that Sunday is near Monday. A missing date has the hold-out's
     median day and no place in any cycle; where the hold-out misses some, `missing` adds a 0/1 feature.
-    `day_first` reads 03/04/2024 where no other date of the column shows the order.
     """
 
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from databazaar.data.columns import distinct, holds_written_dates, is_constant, is_identifier, listed, plain
+from databazaar.data.columns import distinct, holds_written_dates, is_identifier, listed, plain
 from databazaar.data.encoders import CategoricalColumn, DateColumn, HashedColumn, NumericColumn
 from databazaar.data.profile import Baseline, Measured, spelling
 from databazaar.data.profile_record import UNUSED, ColumnUse, MarketProfile, TableProfile, Understood
@@ -92,7 +92,7 @@ def column_uses(schema: Schema, frame: pd.DataFrame, features: Sequence[str] | N
 def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> Iterator[str]:
     for name, kind in understood.items():
         column = frame[name]
-        if is_constant(column):
+        if len(column) > 1 and distinct(column) == 1 and not column.hasnans:
             yield f"column {name!r} has the same value in every row, so it tells nothing: leave it out of `features`"
         elif is_identifier(column):
             yield (

@@ -16,21 +16,11 @@ import pandas as pd
 from pydantic import Field, ValidationError
 
 from databazaar.data.columns import as_numbers, suggestion
-from databazaar.data.encoders import (
-    LIMIT,
-    CategoricalColumn,
-    DateColumn,
-    Encoder,
-    HashedColumn,
-    NumericColumn,
-    standardised,
-)
+from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn, standardised
 from databazaar.data.holdout import chosen_columns, fit_column
 from databazaar.data.schema_message import MAX_WIDTH, MOST_COLUMNS, LeftOut, SchemaMessage, TaskKind
 from databazaar.data.target import check_target, classes_of, column_names, places_of, refuse_without_target
 from databazaar.errors import BazaarError
-
-__all__ = ["LIMIT", "Array", "Schema"]
 
 Array: TypeAlias = npt.NDArray[Any]
 Given = TypeVar("Given")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from databazaar.data.columns import Column, Texts, as_numbers, as_texts, is_boolean, kind_of, listed, plain, suggestion
+from databazaar.data.columns import Column, Texts, as_numbers, as_texts, kind_of, listed, plain, suggestion
 from databazaar.data.schema_message import LARGEST_LABEL, MAX_CATEGORIES, TaskKind
 from databazaar.data.text_values import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, look_like_codes
 from databazaar.errors import BazaarError
@@ -73,7 +73,7 @@ def classes_of(column: Column, where: str) -> Classes:
     """Whole numbers as numbers, anything else by its text; in sorted order."""
     column = plain(column)
     classes: Classes
-    if is_boolean(column):
+    if pd.api.types.infer_dtype(column, skipna=True) == "boolean":  # and not words for true and false
         classes = tuple(str(value) for value in (False, True) if (column == value).any())
     elif kind_of(column) == "text" and not _whole_numbers(as_texts(column, where)):
         classes = tuple(sorted(as_texts(column, where).texts))

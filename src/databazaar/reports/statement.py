@@ -14,7 +14,7 @@ from databazaar.defence.words import ANOTHER
 from databazaar.display import shown_lines
 from databazaar.ledger.record import Curve
 from databazaar.runs.attribution import NUMBERS
-from databazaar.runs.defended import Defended, Ruling
+from databazaar.runs.defended import Ruling
 from databazaar.runs.purchase import without_nan
 from databazaar.runs.report import Report
 
@@ -119,8 +119,9 @@ def standing_of(report: Report, place: int) -> dict[str, Any]:
 
 
 def own_defence(report: Report, provider: str) -> dict[str, Any]:
-    """What a provider's own statement says: how it stands, every verdict about it with the figure that it rests on, and
-    how to object. It names no other provider, and no figure but the provider's own."""
+    """What a provider's own statement says: how it stands, every verdict about it with the figure that it rests on and
+    how to object, and why held-back pay was settled. It names no other provider, and no figure but the provider's own.
+    """
     defended, place = report.defended, report.lines.places[provider]
     if defended is None:
         return {}
@@ -131,7 +132,20 @@ def own_defence(report: Report, provider: str) -> dict[str, Any]:
         for one in defended.of(provider)
     ]
     told = {**stands, **amounts, "shares_an_arm": bool(defended.stands[place].shares_with)}
-    return {"defence": {**told, "verdicts": verdicts, "settlements": _settlements(defended, provider)}}
+    mergers = {one.round: SHARED for one in defended.merged}
+    rulings = {one.round: one.sentence(ANOTHER) for one in defended.of(provider) if one.what != "alike"}
+    why = {**mergers, **rulings}
+    settlements = [
+        {
+            "round": one.round,
+            "released": one.released,
+            "amount": one.amount,
+            "why": why.get(one.round, "the run ended, and nothing spoke against it"),
+        }
+        for one in defended.freed
+        if one.provider == provider
+    ]
+    return {"defence": {**told, "verdicts": verdicts, "settlements": settlements}}
 
 
 def objection(report: Report, ruling: Ruling) -> str:
@@ -163,23 +177,6 @@ def _verdict(one: Ruling, like: str | None = None) -> dict[str, Any]:
         "entry": one.entry,
         "hash": one.hash,
     }
-
-
-def _settlements(defended: Defended, provider: str) -> list[dict[str, Any]]:
-    """Every time that held-back pay of a provider was settled, and why."""
-    mergers = {one.round: SHARED for one in defended.merged}
-    verdicts = {one.round: one.sentence(ANOTHER) for one in defended.of(provider) if one.what != "alike"}
-    why = {**mergers, **verdicts}
-    return [
-        {
-            "round": one.round,
-            "released": one.released,
-            "amount": one.amount,
-            "why": why.get(one.round, "the run ended, and nothing spoke against it"),
-        }
-        for one in defended.freed
-        if one.provider == provider
-    ]
 
 
 def _evidence(one: Ruling, curve: Curve) -> dict[str, Any]:

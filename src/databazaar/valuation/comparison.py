@@ -21,8 +21,6 @@ from databazaar.valuation.stopping import Rule
 
 Progress = Callable[[str, int], None]
 """Called with a method and a seed when that run is done."""
-
-
 FEWEST_SEEDS = 3
 
 
@@ -134,7 +132,7 @@ def compare(
     """Runs every method with seeds seed, seed + 1, … and pays out the consumer's budget by its values.
 
     `options` holds further settings by method, as in {"tmc": {"stop": MaxPermutations(50)}}. `limit` ends each
-    run of a method that can be ended early. `progress` is called with a method and a seed when that run is done.
+    run of a method that can be ended early.
     """
     options, known = options or {}, METHODS.kinds()
     unknown = [name for name in [*methods, *options] if name not in known]

@@ -10,7 +10,7 @@ A method from another package is a subclass of `Method` with a `kind`, declared 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -66,15 +66,12 @@ class Context:
             raise BazaarError("there is nobody to value: give at least one provider")
         if len({provider.id for provider in providers}) != len(providers):
             raise BazaarError("two providers have the same id: give each an id of its own")
-        own = isinstance(engine, str)
-        if isinstance(engine, str):
-            engine = make_engine(engine, consumer.task.copied(), providers, device)
-        try:
-            with consumer.limited_threads():
-                yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
-        finally:
-            if own:
-                engine.close()
+        with ExitStack() as stack:
+            if isinstance(engine, str):
+                engine = make_engine(engine, consumer.task.copied(), providers, device)
+                stack.callback(engine.close)
+            stack.enter_context(consumer.limited_threads())
+            yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
