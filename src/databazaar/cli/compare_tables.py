@@ -43,22 +43,18 @@ def show(comparison: Comparison, currency: Currency, page: Path) -> None:
     lines = zip(methods, comparison.rank_correlation, strict=True)
     screen.print(_table("", methods, [[method, *map(correlation, line)] for method, line in lines]))
     say("What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else ""))
-    screen.print(_costs(comparison))
+    costs = []
+    for outcome in comparison.outcomes:
+        counts = (outcome.mean(cost) for cost in ("oracle_calls", "utility_evaluations", "trainings"))
+        utility = "–" if outcome.final_utility is None else f"{outcome.final_utility:.4f}"
+        costs.append([outcome.method, number(outcome.mean("seconds")), *(f"{value:,.0f}" for value in counts), utility])
+    heads = ["seconds", "oracle calls", "utility evaluations", "trainings", "final utility"]
+    screen.print(_table("method", heads, costs))
     for outcome in comparison.outcomes:
         say(f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
     if comparison.outcomes[0].stability is not None:
         say("✓ above: a rank that would survive another seed, each pair judged with 95 % confidence")
     say(f"comparison  {page}")
-
-
-def _costs(comparison: Comparison) -> Table:
-    rows = []
-    for outcome in comparison.outcomes:
-        counts = (outcome.mean(cost) for cost in ("oracle_calls", "utility_evaluations", "trainings"))
-        utility = "–" if outcome.final_utility is None else f"{outcome.final_utility:.4f}"
-        rows.append([outcome.method, number(outcome.mean("seconds")), *(f"{value:,.0f}" for value in counts), utility])
-    heads = ["seconds", "oracle calls", "utility evaluations", "trainings", "final utility"]
-    return _table("method", heads, rows)
 
 
 def _table(first: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -130,7 +130,7 @@ def failures(report: Report) -> list[dict[str, Any]]:
     """Accesses that were voided, grouped by reason, most frequent first, and whose they were."""
     groups: dict[str, list[int]] = defaultdict(list)
     for round, place, reason in report.columns.failures:
-        groups[common_reason(str(reason), report.payouts[place].provider, round)].append(place)
+        groups[common_reason(str(reason), report.lines.ids[place], round)].append(place)
     ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
         {"reason": reason, "accesses": len(who), "providers": [report.lines.ids[place] for place in dict.fromkeys(who)]}
