@@ -172,11 +172,6 @@ class Reply(_Strict):
         return ReplyStatement(*said)
 
 
-class Asked(NamedTuple):
-    request: Request
-    params: Tensor | None
-
-
 class VerifiedReply(NamedTuple):
     """A reply, and its update where it brings one. Where the provider had to sign it: what it `signed`, the
     `certificate` by which it has, and the `fault` of its update, empty where there is none."""
@@ -192,13 +187,13 @@ def encode_request(request: Request | ReceiptMessage, params: Tensor | None = No
     return b"".join((_message(request), *vector_parts(params)))
 
 
-def decode_request(data: Body) -> Asked:
+def decode_request(data: Body) -> tuple[Request, Tensor | None]:
     """A request and, where it asks for an update, the parameters; or MessageError."""
     request, at = _header(data, Request)
     params = decode_vector(data, at)
     if (params is not None) != (request.kind == "update"):
         raise MessageError(Fault.BAD_TENSOR)
-    return Asked(request, params)
+    return request, params
 
 
 def is_receipt(data: Body) -> bool:

@@ -229,16 +229,9 @@ class Replay:
         self.audit.scores = scores
         if self.audit.record is not None:
             reasons = [one.reason for one in self.settled]
-            columns = (
-                self.order,
-                body["probabilities"],
-                body["gains"],
-                settled.paid,
-                reasons,
-                drawn.quotes,
-                settled.held,
-            )
-            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts)
+            said = self.order, body["probabilities"], body["gains"]
+            lines = zip(*said, settled.paid, reasons, drawn.quotes, settled.held, strict=True)
+            self.audit.record.ends(lines, scores, settled.verdicts)
             self._note_freed(self.audit.record)
 
     def _note_freed(self, record: Record) -> None:
