@@ -294,18 +294,13 @@ def vector_parts(vector: Tensor | None) -> tuple[bytes, Body]:
     flat = vector.detach().cpu().contiguous()
     kind = _NAMES.get(flat.dtype)
     if kind is None or flat.dim() != 1 or not len(flat):
-        return plainly_encoded(flat), b""
+        from safetensors.torch import save
+
+        return save({"w": flat}), b""
     numbers = flat.numpy().astype(_TYPES[kind][0], copy=False)
     text = b'{"w":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (kind, len(flat), numbers.nbytes)
     text += b" " * (-len(text) % _TENSOR_LENGTH.size)
     return _TENSOR_LENGTH.pack(len(text)) + text, numbers.data.cast("B")
-
-
-def plainly_encoded(vector: Tensor) -> bytes:
-    """The same by safetensors itself, for any tensor; it takes two copies."""
-    from safetensors.torch import save
-
-    return save({"w": vector})
 
 
 def decode_vector(data: Body, at: int, like: Tensor | None = None) -> Tensor | None:

@@ -21,7 +21,6 @@ from databazaar.federation.frames import (
     WireError,
     decode_frame,
     encode_frame,
-    pieces,
 )
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said in our own words
@@ -59,11 +58,10 @@ def client_options() -> Options:
 
 def body_frames(header: Header, body: Body) -> Iterator[tuple[int, bytes]]:
     """The frames of a message, each with how many bytes of the body are sent by then."""
-    header = {**header, "size": len(body)}
-    if not len(body):
-        yield 0, encode_frame({**header, "at": 0})
-    for at, piece in pieces(body):
-        yield at + len(piece), encode_frame({**header, "at": at}, piece)
+    view = memoryview(body)
+    for at in range(0, max(1, len(view)), PIECE):
+        piece = view[at : at + PIECE]
+        yield at + len(piece), encode_frame({**header, "size": len(view), "at": at}, piece)
 
 
 def receive_body(frames: Iterator[bytes], max_bytes: int) -> tuple[Header, Body]:
