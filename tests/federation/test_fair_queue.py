@@ -309,6 +309,6 @@ def test_jobs_that_share_providers_end_as_they_would_alone() -> None:
         assert together[seed].model_hash == alone[seed].model_hash
         assert together[seed].ledger_head == alone[seed].ledger_head
         assert not any(access.failure for round in together[seed].rounds for access in round.accesses)
-    asked = [decode_request(payload).request.consumer for name, payload in network.answered if name == "bank1"]
+    asked = [decode_request(payload)[0].consumer for name, payload in network.answered if name == "bank1"]
     switches = sum(one != other for one, other in pairwise(asked))
     assert set(asked) == {f"consumer {seed}" for seed in seeds} and switches > len(asked) / 2, "they took turns"

@@ -317,7 +317,7 @@ def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
     worker = ProviderWorker("bank1", examples("bank1"))
     with pytest.raises(MessageError):
         worker(b"garbage")
-    assert encode_request(decode_request(encode_request(_describe())).request) == encode_request(_describe())
+    assert encode_request(decode_request(encode_request(_describe()))[0]) == encode_request(_describe())
 
 
 def _describe() -> messages.Request:

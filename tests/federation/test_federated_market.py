@@ -137,7 +137,7 @@ class NotingTransport(GrpcTransport):
         self.asked: list[tuple[list[str], str, float]] = []
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        self.asked.append((sorted(names), messages.decode_request(payload).request.kind, timeout))
+        self.asked.append((sorted(names), messages.decode_request(payload)[0].kind, timeout))
         return super().request(names, payload, timeout)
 
 

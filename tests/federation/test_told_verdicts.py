@@ -80,7 +80,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     workers = {}
     for name in NAMES:
         kit = load_kit(parties.kits[name])
-        keeper = ReceiptKeeper.of_kit(kit.folder, name, kit.market)
+        keeper = ReceiptKeeper(kit.folder, name, kit.market)
         signer, record = parties.signers[name], AccessRecord(kit.folder / ANSWERS)
         workers[name] = ProviderWorker(name, source[name], record=record, signer=signer, receipts=keeper)
     engine = FederatedEngine(TASK, NAMES, LocalTransport(workers), step=0.2, keys=parties.keys)

@@ -67,7 +67,7 @@ def market(payload: bytes) -> bytes:
     tabular = request.task.table is not None
     if tabular not in _workers:
         source = Table(kit / "data.csv") if tabular else examples(me)
-        receipts = ReceiptKeeper.of_kit(kit, me, load_kit(kit).market)
+        receipts = ReceiptKeeper(kit, me, load_kit(kit).market)
         _workers[tabular] = ProviderWorker(me, source, signer=_signer(me), receipts=receipts)
     with contextlib.suppress(FileNotFoundError):
         words = (kit / "behave.txt").read_text().split()

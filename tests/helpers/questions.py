@@ -53,7 +53,7 @@ def asked(
     header |= {"round": 0, "seed": 0, "consumer": "", "contract": ""}
     request = Request.model_validate({**header, "task": task, **changes})
     payload = encode_request(request, params)
-    reply, update, *_ = decode_reply(worker(payload), decode_request(payload).request, worker.id, params)
+    reply, update, *_ = decode_reply(worker(payload), decode_request(payload)[0], worker.id, params)
     return reply.status, reply.code, update
 
 

@@ -38,7 +38,7 @@ class SignedParties:
             examples(name),
             record=AccessRecord(kit.folder / ANSWERS),
             signer=self.signers[name],
-            receipts=ReceiptKeeper.of_kit(kit.folder, name, kit.market),
+            receipts=ReceiptKeeper(kit.folder, name, kit.market),
         )
 
     def workers(self) -> dict[str, Handler]:

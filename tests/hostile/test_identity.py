@@ -109,7 +109,7 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
     honest = parties.worker("bank1")
 
     def exchanged(payload: bytes) -> bytes:
-        reply, params = honest(payload), decode_request(payload).params
+        reply, params = honest(payload), decode_request(payload)[1]
         return (
             reply
             if params is None
@@ -129,7 +129,7 @@ def test_an_older_reply_is_void(parties: SignedParties, relabelled: bool, why: s
     honest, caught = parties.worker("bank1"), list[bytes]()
 
     def replayed(payload: bytes) -> bytes:
-        request = decode_request(payload).request
+        request = decode_request(payload)[0]
         if not caught:
             caught.append(honest(payload))
         number = request.round if relabelled else 0

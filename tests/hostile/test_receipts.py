@@ -69,7 +69,7 @@ def again(parties: SignedParties, silent_in: int) -> FederatedEngine:
     }
 
     def silent(payload: bytes) -> bytes:
-        if not is_receipt(payload) and decode_request(payload).request.round == silent_in:
+        if not is_receipt(payload) and decode_request(payload)[0].round == silent_in:
             raise RuntimeError
         return forgetful["bank1"](payload)
 

@@ -119,7 +119,7 @@ def test_a_forged_receipt_is_no_evidence(parties: SignedParties, tmp_path: Path)
     assert "9 lines are not signed by the market's server, and no evidence" in audit(tmp_path / "run", path, code=3)
     said = audit(tmp_path / "run", path, parties.kits["bank1"], code=0)
     assert "2 receipts of the market agree" in said and "no evidence" in said
-    keeper = ReceiptKeeper.of_kit(parties.kits["bank3"], "bank3", "fraud")
+    keeper = ReceiptKeeper(parties.kits["bank3"], "bank3", "fraud")
     before = keeper.path.read_bytes()
     for lie in lies:
         assert not keeper.take(lie.receipt.text.decode(), lie.signature, lie.certificate)
@@ -181,7 +181,7 @@ def test_a_kit_whose_record_is_of_the_wrong_kind_frames_nobody(
 
 def test_receipts_that_contradict_each_other_are_told(parties: SignedParties, tmp_path: Path) -> None:
     play(parties, tmp_path / "run")
-    keeper = ReceiptKeeper.of_kit(parties.kits["bank1"], "bank1", "fraud")
+    keeper = ReceiptKeeper(parties.kits["bank1"], "bank1", "fraud")
     first = receipts_of(parties, "bank1")[0]
     voided = replace(first.accesses[0], paid=None, reason=Code("not-connected"), reply="")
     second = replace(first, head="1" * 64, accesses=(voided, *first.accesses[1:]))

@@ -168,7 +168,7 @@ def test_a_provider_without_a_place_for_receipts_says_so(parties: SignedParties,
     sender = ReceiptSender(ID, parties.keys, transport, RunEvidence(tmp_path, ID))
     sender.witness(numbered(entries_of(range(10)), 0))
     assert RunEvidence(tmp_path, ID).receipts_sent() == {}
-    keeper = ReceiptKeeper.of_kit(parties.kits["bank1"], "bank1", "fraud")
+    keeper = ReceiptKeeper(parties.kits["bank1"], "bank1", "fraud")
     with keeper.path.open("wb") as file:
         file.truncate(2**30)
     receipt = Receipt("fraud", ID, "bank1", 1, "0" * 64, 1, ())

@@ -121,7 +121,7 @@ def stay(
     with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):
         record = AccessRecord(loaded.folder / ANSWERS)
         signer = Signer.of_kit(loaded.folder)
-        receipts = ReceiptKeeper.of_kit(loaded.folder, loaded.provider, loaded.market)
+        receipts = ReceiptKeeper(loaded.folder, loaded.provider, loaded.market)
         worker = ProviderWorker(
             loaded.provider, source, policy, record=record, privacy=privacy, signer=signer, receipts=receipts
         )

@@ -124,8 +124,7 @@ class AcceptedSchemas:
     def _all(self) -> dict[str, Known]:
         """Also those that were dropped since."""
         if self.folder is not None:
-            advice = "accept the market's schema again"
-            self._known = _read(self.folder / ACCEPTED, _KNOWN, advice) or {}
+            self._known = _read(self.folder / ACCEPTED, _KNOWN, "accept the market's schema again") or {}
         return self._known
 
     def admits(self, schema: SchemaMessage) -> bool | None:
@@ -154,8 +153,7 @@ class AcceptedSchemas:
     def offers(self) -> list[Refused]:
         """What was refused, of each consumer the latest; the last of them comes last."""
         if self.folder is not None:
-            advice = "let the market ask again"
-            self._offers = _read(self.folder / OFFERS, _REFUSED, advice) or []
+            self._offers = _read(self.folder / OFFERS, _REFUSED, "let the market ask again") or []
         return self._offers
 
     def keep_offer(self, schema: SchemaMessage, by: Asker = NOBODY) -> bool:

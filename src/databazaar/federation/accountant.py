@@ -71,11 +71,7 @@ class Accountant:
         self.path, self.delta, self.cap = path, delta, cap
         self.cap_per_consumer = cap if cap_per_consumer is None else cap_per_consumer
         self._account = Account.read(path)
-        self._spent = epsilon_of(self._account.history, delta)
-
-    @property
-    def spent(self) -> float:
-        return self._spent
+        self.spent = epsilon_of(self._account.history, delta)
 
     def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
         """Raises RefusedError where one more answer of this kind would pass a cap."""
@@ -90,32 +86,27 @@ class Accountant:
             with account_lock(self.path):
                 kept = Account.read(self.path)
                 if kept.history != self._account.history:
-                    self._spent = epsilon_of(kept.history, self.delta)
+                    self.spent = epsilon_of(kept.history, self.delta)
                 self._account = kept
                 charged = self._with(noise, rate, steps, consumer)
                 charged.write(self.path)
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
-        self._account, self._spent = charged, charged.epsilon
+        self._account, self.spent = charged, charged.epsilon
 
     def _with(self, noise: float, rate: float, steps: int, consumer: str) -> Account:
         """The account with so many steps more, or RefusedError where that is over a cap."""
-        name = self._counted_as(consumer)
-        own = added(self._account.consumers.get(name, []), noise, rate, steps)
+        known = self._account.consumers
+        name = consumer if consumer in known or len(known) < MOST_CONSUMERS else OTHERS
+        own = added(known.get(name, []), noise, rate, steps)
         history = added(self._account.history, noise, rate, steps)
         epsilon = epsilon_of(history, self.delta)
         if epsilon > self.cap:
             raise RefusedError("privacy-spent")
         if self.cap_per_consumer < self.cap and epsilon_of(own, self.delta) > self.cap_per_consumer:
             raise RefusedError("consumer-privacy-spent")
-        consumers = {**self._account.consumers, name: own}
-        changes = {"history": history, "consumers": consumers, "delta": self.delta, "epsilon": epsilon}
+        changes = {"history": history, "consumers": {**known, name: own}, "delta": self.delta, "epsilon": epsilon}
         return self._account.model_copy(update=changes)
-
-    def _counted_as(self, consumer: str) -> str:
-        known = self._account.consumers
-        full = consumer not in known and len(known) >= MOST_CONSUMERS
-        return OTHERS if full else consumer
 
 
 def refuse_unfit(delta: float, cap: float, cap_per_consumer: float | None = None) -> None:

@@ -56,15 +56,15 @@ def _try(what: str, look: Callable[[Kit], str], kit: Kit) -> Finding:
 
 def _data(kit: Kit, data: Path) -> str:
     from databazaar.data.columns import as_numbers, kind_of
-    from databazaar.data.schema_message import SchemaMessage
+    from databazaar.federation.accepted_schemas import read_schema
     from databazaar.federation.table import Table
 
     source = Table(data)
     table = source.frame
     refuse_small_table(len(table), str(data))
     try:
-        schema = SchemaMessage.model_validate_json((kit.folder / SCHEMA).read_bytes())
-    except (OSError, ValueError):
+        schema = read_schema(kit.folder / SCHEMA)
+    except BazaarError:
         for name in table.columns:
             if kind_of(table[name]) == "number":
                 as_numbers(table[name], str(data), "numbers were expected")

@@ -31,7 +31,6 @@ from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 AUTHORITY = "startup/rootCA.pem"
-"""Reasons of voids that say there was no reply; who is set aside is not asked."""
 Accesses = dict[tuple[str, int, int], Settled]
 """How the ledger settled accesses, by provider, round and draw."""
 _SHOWN = 5

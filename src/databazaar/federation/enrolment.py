@@ -61,11 +61,6 @@ class OperatorFolder(EnrolmentMarket):
     def identity(self) -> str:
         return f"{self.name}.server"
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The names that the server's certificate bears."""
-        return self.host, *(host for host in ("localhost", "127.0.0.1") if host != self.host)
-
     def authority(self, ca: Path | None, passphrase: Passphrase) -> pki.Authority:
         """The market's authority with its key, which may be in another folder."""
         return pki.open_authority(self.folder, ca, passphrase, self.ca)
@@ -101,7 +96,8 @@ def certify_server(
 ) -> x509.Certificate:
     """A new key and certificate for the server; `earlier` ones count no more."""
     key, startup = pki.new_key(), market.server / "startup"
-    certificate = authority.issue(market.identity, key.public_key(), market.hosts)
+    hosts = dict.fromkeys((market.host, "localhost", "127.0.0.1"))
+    certificate = authority.issue(market.identity, key.public_key(), list(hosts))
     record(market.folder, market.identity, certificate)
     write_whole(startup / "server.crt", pki.pem(certificate).encode(), PRIVATE)
     write_whole(startup / "server.key", pki.key_pem(key), PRIVATE)

@@ -41,16 +41,6 @@ class _ProviderQueue:
     waiting: dict[str, deque[Ticket]] = field(default_factory=dict)  # in the order of their turns
     under_way: list[Ticket] = field(default_factory=list)
 
-    def take_turns(self, capacity: int) -> None:
-        while self.waiting and len(self.under_way) < capacity:
-            consumer = next(iter(self.waiting))
-            tickets = self.waiting.pop(consumer)
-            ticket = tickets.popleft()
-            ticket.state = "asked"
-            self.under_way.append(ticket)
-            if tickets:
-                self.waiting[consumer] = tickets
-
 
 class FairQueue:
     """The queues of all providers; `capacity` says how many asks of a provider may be under way."""
@@ -93,18 +83,25 @@ class FairQueue:
         queue = self._queues.get(provider)
         if queue is None:
             return
-        queue.take_turns(max(1, self._capacity(provider)))
+        while queue.waiting and len(queue.under_way) < max(1, self._capacity(provider)):
+            consumer = next(iter(queue.waiting))
+            tickets = queue.waiting.pop(consumer)
+            ticket = tickets.popleft()
+            ticket.state = "asked"
+            queue.under_way.append(ticket)
+            if tickets:
+                queue.waiting[consumer] = tickets
         if not queue.waiting and not queue.under_way:
             del self._queues[provider]
 
     def queues(self) -> dict[str, Queue]:
         """All queues in which there is anything, by provider."""
-        return {provider: self._queue(provider, queue) for provider, queue in sorted(self._queues.items())}
-
-    def _queue(self, provider: str, queue: _ProviderQueue) -> Queue:
-        waiting = {consumer: len(tickets) for consumer, tickets in queue.waiting.items()}
-        asked, late = (
-            dict(Counter(ticket.consumer for ticket in queue.under_way if ticket.state == state))
-            for state in ("asked", "late")
-        )
-        return Queue(max(1, self._capacity(provider)), waiting, asked, late)
+        found = {}
+        for provider, queue in sorted(self._queues.items()):
+            waiting = {consumer: len(tickets) for consumer, tickets in queue.waiting.items()}
+            asked, late = (
+                dict(Counter(ticket.consumer for ticket in queue.under_way if ticket.state == state))
+                for state in ("asked", "late")
+            )
+            found[provider] = Queue(max(1, self._capacity(provider)), waiting, asked, late)
+        return found

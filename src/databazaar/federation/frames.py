@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -88,13 +88,6 @@ def decode_bundle(data: bytes) -> tuple[Header, dict[str, bytes]]:
         parts[name] = bytes(body[at : at + size])
         at += size
     return header, parts
-
-
-def pieces(body: Body) -> Iterator[tuple[int, memoryview]]:
-    """The body piece by piece, each with where it begins; nothing is copied."""
-    view = memoryview(body)
-    for at in range(0, len(view), PIECE):
-        yield at, view[at : at + PIECE]
 
 
 class ChunkAssembler:

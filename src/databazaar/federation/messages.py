@@ -172,11 +172,6 @@ class Reply(_Strict):
         return ReplyStatement(*said)
 
 
-class Asked(NamedTuple):
-    request: Request
-    params: Tensor | None
-
-
 class VerifiedReply(NamedTuple):
     """A reply, and its update where it brings one. Where the provider had to sign it: what it `signed`, the
     `certificate` by which it has, and the `fault` of its update, empty where there is none."""
@@ -192,13 +187,13 @@ def encode_request(request: Request | ReceiptMessage, params: Tensor | None = No
     return b"".join((_message(request), *vector_parts(params)))
 
 
-def decode_request(data: Body) -> Asked:
+def decode_request(data: Body) -> tuple[Request, Tensor | None]:
     """A request and, where it asks for an update, the parameters; or MessageError."""
     request, at = _header(data, Request)
     params = decode_vector(data, at)
     if (params is not None) != (request.kind == "update"):
         raise MessageError(Fault.BAD_TENSOR)
-    return Asked(request, params)
+    return request, params
 
 
 def is_receipt(data: Body) -> bool:
@@ -299,18 +294,13 @@ def vector_parts(vector: Tensor | None) -> tuple[bytes, Body]:
     flat = vector.detach().cpu().contiguous()
     kind = _NAMES.get(flat.dtype)
     if kind is None or flat.dim() != 1 or not len(flat):
-        return plainly_encoded(flat), b""
+        from safetensors.torch import save
+
+        return save({"w": flat}), b""
     numbers = flat.numpy().astype(_TYPES[kind][0], copy=False)
     text = b'{"w":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (kind, len(flat), numbers.nbytes)
     text += b" " * (-len(text) % _TENSOR_LENGTH.size)
     return _TENSOR_LENGTH.pack(len(text)) + text, numbers.data.cast("B")
-
-
-def plainly_encoded(vector: Tensor) -> bytes:
-    """The same by safetensors itself, for any tensor; it takes two copies."""
-    from safetensors.torch import save
-
-    return save({"w": vector})
 
 
 def decode_vector(data: Body, at: int, like: Tensor | None = None) -> Tensor | None:

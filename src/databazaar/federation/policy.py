@@ -73,7 +73,7 @@ class Policy:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""
         work = work_of(model, oracle, rows, private)
         within = model.kind in self.models and work.parameters <= self.max_parameters
-        memory = work.memory + work.row_memory if private else work.peak
+        memory = work.memory + work.row_memory * (1 if private else work.at_once)
         quickest = max(work.products / _FASTEST, work.steps * _QUICKEST_STEP)
         within = within and work.samples <= self.max_samples and memory <= self.max_memory
         return within and max(quickest, work.largest_piece / _SLOWEST) <= self.max_seconds
@@ -145,10 +145,6 @@ class Work:
     memory: int
     row_memory: int
     at_once: int
-
-    @property
-    def peak(self) -> int:
-        return self.memory + self.row_memory * self.at_once
 
 
 def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool) -> Work:

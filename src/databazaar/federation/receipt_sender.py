@@ -12,12 +12,7 @@ from databazaar.canonical import GENESIS
 from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation.messages import (
-    ReceiptMessage,
-    decode_reply,
-    encode_request,
-    question_hash,
-)
+from databazaar.federation.messages import ReceiptMessage, decode_reply, encode_request, question_hash
 from databazaar.federation.receipts import MOST_ACCESSES, Freed, Hearing, Notice, Receipt, Settled
 from databazaar.federation.transport import MessageError
 from databazaar.ledger.chain import Entry

@@ -241,25 +241,16 @@ def verified(kit: Path) -> tuple[list[Receipt], int]:
 class ReceiptKeeper:
     """The provider's side: keeps what its market has signed for it, whether it agrees or not."""
 
-    def __init__(self, path: Path, provider: str, market: str, authority: str) -> None:
-        self.path = path
-        self._provider = provider
-        self._market = market
-        self._authority = authority
-
-    @classmethod
-    def of_kit(cls, kit: Path, provider: str, market: str) -> ReceiptKeeper:
-        return cls(kit / RECEIPTS, provider, market, (kit / "startup" / "rootCA.pem").read_text())
+    def __init__(self, kit: Path, provider: str, market: str) -> None:
+        self.path = kit / RECEIPTS
+        self._provider, self._market = provider, market
+        self._authority = (kit / "startup" / "rootCA.pem").read_text()
 
     def take(self, text: str, signature: str, certificate: str) -> bool:
         """Keeps a receipt for good before it returns; False for one that is not the market's, or not for us."""
         signed = SignedReceipt.of(text, signature, certificate)
-        ours = (self._market, self._provider)
-        if (
-            signed is None
-            or (signed.receipt.market, signed.receipt.provider) != ours
-            or not signed.verifies(self._authority)
-        ):
+        named = None if signed is None else (signed.receipt.market, signed.receipt.provider)
+        if signed is None or named != (self._market, self._provider) or not signed.verifies(self._authority):
             log.warning("a receipt was refused: it is not signed by the server of %s, or not for us", self._market)
             return False
         if self.path.exists() and self.path.stat().st_size > LARGEST_FILE:

@@ -34,15 +34,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Revocation:
-    """One certificate that counts no more, and since when."""
+    """One certificate that counts no more: from a day on where it was renewed; always, whatever the clock was, where
+    it was revoked."""
 
     serial: int
     since: dt.datetime
     superseded: bool
-
-    def counts(self, day: dt.datetime) -> bool:
-        """One that was renewed counts from its day on; one that was revoked always, whatever the clock was."""
-        return not self.superseded or self.since <= day
 
 
 def read(path: Path, authority: x509.Certificate | None = None) -> list[Revocation]:
@@ -56,8 +53,8 @@ def read(path: Path, authority: x509.Certificate | None = None) -> list[Revocati
 
 def in_force(path: Path, superseded: bool = True) -> set[int]:
     """The serial numbers that are revoked now; without `superseded`, not those that were merely renewed."""
-    entries = read(path) if path.exists() else []
-    return {entry.serial for entry in entries if entry.counts(_now()) and (superseded or not entry.superseded)}
+    entries, now = read(path) if path.exists() else [], _now()
+    return {entry.serial for entry in entries if not entry.superseded or (superseded and entry.since <= now)}
 
 
 def add(folder: Path, authority: Authority, new: Iterable[Revocation] = ()) -> None:
@@ -66,7 +63,11 @@ def add(folder: Path, authority: Authority, new: Iterable[Revocation] = ()) -> N
     with alone(folder / "ca" / "lock"):
         known = read(kept, authority.certificate) if kept.exists() else []
         number = _number(kept, authority.certificate) + 1 if kept.exists() else 1
-        signed = _sign(authority, _merge(known, new), number)
+        # One entry for each serial number: that it was revoked, or the first time that it was renewed.
+        merged: dict[int, Revocation] = {}
+        for entry in sorted([*known, *new], key=lambda entry: (entry.superseded, entry.since)):
+            merged.setdefault(entry.serial, entry)
+        signed = _sign(authority, list(merged.values()), number)
         for path in (kept, folder / "server" / "startup" / REVOKED):
             write_whole(path, signed, PRIVATE)
 
@@ -87,14 +88,6 @@ def supersede(serials: Iterable[int]) -> list[Revocation]:
 def revoke(serials: Iterable[int]) -> list[Revocation]:
     """Entries that count at once."""
     return [Revocation(serial, _now(), superseded=False) for serial in serials]
-
-
-def _merge(known: Iterable[Revocation], new: Iterable[Revocation]) -> list[Revocation]:
-    """One entry for each serial number: that it was revoked, or the first time that it was renewed."""
-    merged: dict[int, Revocation] = {}
-    for entry in sorted([*known, *new], key=lambda entry: (entry.superseded, entry.since)):
-        merged.setdefault(entry.serial, entry)
-    return list(merged.values())
 
 
 def _now() -> dt.datetime:

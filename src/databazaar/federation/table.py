@@ -74,12 +74,6 @@ def opened(message: SchemaMessage) -> Schema:
     return Schema.from_dict(message.model_dump())
 
 
-def _read(path: Path) -> TableFile:
-    from databazaar.data.tables import read_table
-
-    return read_table(path)
-
-
 @dataclass
 class Table:
     """The provider's file, encoded once for each accepted schema; the last encodings stay in memory, up to 1 GB."""
@@ -92,7 +86,7 @@ class Table:
     @classmethod
     def read(cls, path: Path, schemas: AcceptedSchemas) -> Table:
         """The table with its file already read, so that a fault in it shows before anybody connects."""
-        table = cls(path, schemas, _read(path))
+        table = cls(path, schemas)
         refuse_small_table(len(table.frame), str(path))
         return table
 
@@ -100,7 +94,9 @@ class Table:
     def file(self) -> TableFile:
         """The rows, and the SHA-256 of the bytes that they were read from."""
         if self._file is None:
-            self._file = _read(self.path)
+            from databazaar.data.tables import read_table
+
+            self._file = read_table(self.path)
         return self._file
 
     @property

@@ -29,7 +29,7 @@ class ServerCertificate:
     def __init__(self, startup: Path) -> None:
         self._authority = startup / "rootCA.pem"
         self._certificate, self._key = startup / "server.crt", startup / "server.key"
-        self._seen = self._stamps()
+        self._seen = stamps(self._certificate, self._key)
 
     def current(self) -> Any:
         pairs = [(self._key.read_bytes(), self._certificate.read_bytes())]
@@ -37,7 +37,7 @@ class ServerCertificate:
 
     def renewed(self) -> Any:
         """Nothing where they are the same, or where they do not fit because they are just being replaced."""
-        if (now := self._stamps()) == self._seen:
+        if (now := stamps(self._certificate, self._key)) == self._seen:
             return None
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
@@ -47,9 +47,6 @@ class ServerCertificate:
             return None
         self._seen = now
         return made
-
-    def _stamps(self) -> object:
-        return stamps(self._certificate, self._key)
 
 
 def client_context(kit: Kit) -> ssl.SSLContext:

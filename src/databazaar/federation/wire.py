@@ -21,7 +21,6 @@ from databazaar.federation.frames import (
     WireError,
     decode_frame,
     encode_frame,
-    pieces,
 )
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said in our own words
@@ -59,11 +58,10 @@ def client_options() -> Options:
 
 def body_frames(header: Header, body: Body) -> Iterator[tuple[int, bytes]]:
     """The frames of a message, each with how many bytes of the body are sent by then."""
-    header = {**header, "size": len(body)}
-    if not len(body):
-        yield 0, encode_frame({**header, "at": 0})
-    for at, piece in pieces(body):
-        yield at + len(piece), encode_frame({**header, "at": at}, piece)
+    view = memoryview(body)
+    for at in range(0, max(1, len(view)), PIECE):
+        piece = view[at : at + PIECE]
+        yield at + len(piece), encode_frame({**header, "size": len(view), "at": at}, piece)
 
 
 def receive_body(frames: Iterator[bytes], max_bytes: int) -> tuple[Header, Body]:
@@ -133,14 +131,15 @@ class ProviderStream:
         self._queue: deque[tuple[str, Iterator[tuple[int, bytes]]]] = deque()
         self._taken: dict[str, int] = {}
         self._change = threading.Condition()
-        self._why: str | None = None
+        self.why = ""
+        """Why it was closed; empty while it is not."""
         self._allowance, self._filled_at = _BURST, time.monotonic()
 
     def send(self, number: str, payload: Body, seconds: float) -> None:
         frames = body_frames({"op": "ask", "number": number, "seconds": seconds}, payload)
         with self._change:
-            if self._why is not None:
-                raise ConnectionError(self._why)
+            if self.why:
+                raise ConnectionError(self.why)
             self._taken[number] = 0
             self._queue.append((number, frames))
             self._change.notify_all()
@@ -152,14 +151,14 @@ class ProviderStream:
     def stop(self, number: str) -> None:
         """The question is over: no more of it is sent, and the provider need not go on with it."""
         with self._change:
-            if self._taken.pop(number, None) is not None and self._why is None:
+            if self._taken.pop(number, None) is not None and not self.why:
                 self._queue = deque(waiting for waiting in self._queue if waiting[0] != number)
                 self._queue.append(("", iter([(0, encode_frame({"op": "over", "number": number}))])))
                 self._change.notify_all()
 
     def close(self, why: str) -> None:
         with self._change:
-            self._why = self._why or why
+            self.why = self.why or why
             self._queue.clear()
             self._change.notify_all()
 
@@ -168,8 +167,8 @@ class ProviderStream:
         yield encode_frame({"op": "welcome"})
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._why is not None or bool(self._queue))
-                if self._why is not None:
+                self._change.wait_for(lambda: bool(self.why or self._queue))
+                if self.why:
                     return
                 number, frames = self._queue.popleft()
             if (found := next(frames, None)) is None:
@@ -179,10 +178,6 @@ class ProviderStream:
                 if number in self._taken:
                     self._taken[number] = found[0]
                     self._queue.append((number, frames))
-
-    @property
-    def why(self) -> str:
-        return self._why or ""
 
     def pause(self) -> None:
         """Waits a moment where many frames came that belong to nothing: reading them costs more than sending them."""

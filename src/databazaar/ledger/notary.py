@@ -42,15 +42,11 @@ class Notary:
     def __init__(
         self, entries: Iterable[Entry] = (), *, snapshot: Snapshot | None = None, record: bool = False
     ) -> None:
-        self._so_far = Audit(record=Record() if record else None)
+        self.audit = Audit(record=Record() if record else None)
         self._snapshot = snapshot
         self._replay: Replay | None = None
         for entry in entries:
             self.take(entry)
-
-    @property
-    def audit(self) -> Audit:
-        return self._so_far
 
     @property
     def due(self) -> Due:
@@ -68,7 +64,7 @@ class Notary:
     def take(self, entry: Entry) -> None:
         """One more entry. A LedgerError says why it does not follow; a rule whose package is not installed here is no
         fault of the ledger's, and raises `MissingRuleError`."""
-        audit, replay = self._so_far, self._replay
+        audit, replay = self.audit, self._replay
         if audit.first_broken is not None:
             raise LedgerError(audit.first_broken)
         try:
@@ -97,7 +93,7 @@ class Notary:
         ahead = Notary()
         if self._replay is not None:
             ahead._replay = self._replay.forked()
-            ahead._so_far = ahead._replay.audit
+            ahead.audit = ahead._replay.audit
         for entry in entries:
             ahead.take(entry)
         return ahead

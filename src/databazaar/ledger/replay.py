@@ -18,7 +18,6 @@ from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, status_of
-from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.roster import RoundBudget
@@ -31,6 +30,9 @@ FREEING = ("release", "return")
 CLOSING = {"status", "stop", "model", "utility", "loss", "spent", "refunded"}
 """What a closing entry says, and nothing else."""
 OF_A_ROUND = ("reserve", "post", "void", "round")
+SCORES = ("utility", "loss", "reached", "reached_loss")
+ONE = 1.0011
+"""The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
 
 
 class Replay:
@@ -212,7 +214,7 @@ class Replay:
         body = entry.body
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
-        refuse_no_scores(entry, self.terms.bounded_utility)
+        _refuse_no_scores(entry, self.terms.bounded_utility)
         if self.terms.bounded_utility and any(gain is not None and not -ONE <= gain <= ONE for gain in gains):
             raise LedgerError(f"{entry}: a gain is larger than a utility between 0 and 1 can change")
         by_provider = dict(zip(self.order, gains, strict=True))
@@ -229,16 +231,9 @@ class Replay:
         self.audit.scores = scores
         if self.audit.record is not None:
             reasons = [one.reason for one in self.settled]
-            columns = (
-                self.order,
-                body["probabilities"],
-                body["gains"],
-                settled.paid,
-                reasons,
-                drawn.quotes,
-                settled.held,
-            )
-            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts)
+            said = self.order, body["probabilities"], body["gains"]
+            lines = zip(*said, settled.paid, reasons, drawn.quotes, settled.held, strict=True)
+            self.audit.record.ends(lines, scores, settled.verdicts)
             self._note_freed(self.audit.record)
 
     def _note_freed(self, record: Record) -> None:
@@ -280,7 +275,10 @@ class Replay:
             raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
         if claimed["model"] != self.audit.model:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
-        self._check_last_words(entry)
+        last = self.audit.scores
+        _refuse_no_scores(entry, self.terms.bounded_utility)
+        if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
+            raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
         self.audit.closing = dict(claimed)
         if self.audit.record is not None:
             self._note_freed(self.audit.record)
@@ -297,12 +295,6 @@ class Replay:
             raise LedgerError(f"{entry}: the consumer closed the run in a round that is settled in part")
         self.book.assert_sound()
         self.stopped = BY_CONSUMER
-
-    def _check_last_words(self, entry: Entry) -> None:
-        claimed, last = entry.body, self.audit.scores
-        refuse_no_scores(entry, self.terms.bounded_utility)
-        if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
-            raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
 
     def check_end(self) -> None:
         """The stored state must have been that of a round; of the last one, where the run is closed."""
@@ -349,3 +341,15 @@ def _alike(recorded: list[float], replayed: list[float]) -> bool:
 def _endless(rules: RuleBook, round: int) -> RoundBudget:
     """A purse that pays for anybody."""
     return RoundBudget(2**63 - 1, rules.quotes_at(round))
+
+
+def _refuse_no_scores(entry: Entry, bounded: bool) -> None:
+    """Refuses utilities and losses that are no numbers, and a bounded utility that lies outside of [0, 1]."""
+    body = entry.body
+    scores = {name: body[name] for name in SCORES if body.get(name) is not None}
+    needed = {"utility", "reached"} if entry.ends_round else {"utility"}
+    if not needed <= scores.keys() or any(type(score) not in (int, float) for score in scores.values()):
+        raise LedgerError(f"{entry}: a utility or a loss is not a number")
+    utilities = [scores[name] for name in ("utility", "reached") if name in scores]
+    if bounded and not all(0 <= utility <= ONE for utility in utilities):
+        raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
