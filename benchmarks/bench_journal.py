@@ -13,9 +13,11 @@ import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from sqlalchemy import func, select
+
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Organisation
+from databazaar.service.database.tables import Organisation, Posting
 from databazaar.service.database.upgrade import upgrade
 
 WRITERS = 8
@@ -62,9 +64,10 @@ def bench(name: str, url: str, count: int) -> None:
         began = time.perf_counter()
         found = journal.audit(session)
         seconds = time.perf_counter() - began
+        postings = session.scalar(select(func.count()).select_from(Posting)) or 0
     assert found.ok, found.message
-    rate = found.postings / seconds
-    print(f"{name:10} audit of {found.postings} postings: {seconds:.2f} s, {rate:8.0f} postings a second", flush=True)
+    rate = postings / seconds
+    print(f"{name:10} audit of {postings} postings: {seconds:.2f} s, {rate:8.0f} postings a second", flush=True)
     database.dispose()
 
 

@@ -110,10 +110,10 @@ def link_for(session: Session, person: Person) -> str:
     return new_token(session, person.organisation_id, person.id, "link", LINK, [])[1]
 
 
-def revoke_of(session: Session, person_id: str, *kinds: str) -> None:
-    """Ends all tokens of these kinds that a person has."""
+def revoke_of(session: Session, person_id: str, *kinds: str, but: str | None = None) -> None:
+    """Ends all tokens of these kinds that a person has, `but` the one with this id."""
     theirs = update(Token).where(Token.person_id == person_id, Token.kind.in_(kinds), Token.revoked_at.is_(None))
-    session.execute(theirs.values(revoked_at=now()))
+    session.execute(theirs.where(Token.id != (but or "")).values(revoked_at=now()))
 
 
 def redeem_link(session: Session, secret: str) -> Signed:
@@ -246,14 +246,7 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
     if not LEAST <= len(password) <= LONGEST:
         raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one", place="password")
     person.password = _HASHER.hash(password)
-    revoke_of(session, person.id, "link")
-    others = update(Token).where(
-        Token.person_id == person.id,
-        Token.kind == "session",
-        Token.id != (caller.token_id or ""),
-        Token.revoked_at.is_(None),
-    )
-    session.execute(others.values(revoked_at=now()))
+    revoke_of(session, person.id, "link", "session", but=caller.token_id)
     session.flush()
 
 
@@ -265,8 +258,11 @@ def kept_password(session: Session, email: str) -> str | None:
 
 def check_password(kept: str | None, password: str) -> None:
     """One sentence for all that can be wrong, after the same work. It takes its time, so do it in no transaction."""
-    holds = _verified(kept or _nobodys(), password)
-    if kept is None or not holds:
+    try:
+        _HASHER.verify(kept or _nobodys(), password[: LONGEST + 1])
+    except (VerificationError, InvalidHashError):
+        kept = None
+    if kept is None:
         raise UnknownCallerError(_WRONG)
 
 
@@ -296,13 +292,6 @@ def sign_in_vouched(session: Session, email: str) -> Signed:
 def _by_email(session: Session, email: str) -> Person | None:
     email = email.strip().lower()
     return session.scalar(select(Person).where(Person.email == email)) if email.isprintable() else None
-
-
-def _verified(kept: str, password: str) -> bool:
-    try:
-        return _HASHER.verify(kept, password[: LONGEST + 1])
-    except (VerificationError, InvalidHashError):
-        return False
 
 
 @cache

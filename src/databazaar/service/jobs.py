@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
@@ -74,18 +73,9 @@ def events_of(session: Session, caller: Caller, job_id: str) -> list[JobEvent]:
     return list(session.scalars(query.order_by(JobEvent.number)))
 
 
-@dataclass(frozen=True)
-class PostedMarket:
-    """What `draft` needs. `files` are the names in market.toml by role, which must be uploaded with it."""
-
-    name: str
-    spec: dict[str, Any]
-    files: dict[str, str]
-    offers: list[str]
-
-
-def from_market_toml(text: str) -> PostedMarket:
-    """The parts of a market.toml. Whether they hold is found out when they are drafted."""
+def from_market_toml(text: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The parts of a market.toml as `draft` takes them, and the names of its files by role, which must be uploaded with
+    it. Whether they hold is found out when they are drafted."""
     try:
         given = tomllib.loads(text)
         with as_invalid("market.toml: "):
@@ -102,7 +92,8 @@ def from_market_toml(text: str) -> PostedMarket:
         "train": _taken(spec, "consumer", "train"),
         "audit": _taken(spec, "data", "audit"),
     }
-    return PostedMarket(name, spec, {role: file for role, file in named.items() if file is not None}, offers)
+    files = {role: file for role, file in named.items() if file is not None}
+    return {"name": name, "spec": spec, "offers": offers}, files
 
 
 def _taken(spec: dict[str, Any], section: str, setting: str) -> str | None:

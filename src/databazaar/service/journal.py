@@ -10,7 +10,6 @@ import json
 import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select
@@ -18,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.canonical import canonical, chained
 from databazaar.client.journal import Hidden, JournalLine, JournalReplay, fault_of, line_of
-from databazaar.client.shapes import Movement
+from databazaar.client.shapes import Audit, Movement, OperatorEntry
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import only_reads
 from databazaar.service.database.tables import Account, Job, JournalEntry, JournalHead, Organisation, Posting, now
@@ -117,14 +116,6 @@ def _refuse(key: str, moved: Mapping[str, int], balances: Mapping[str, int], acc
         raise JournalError(f"{key} cannot be posted: it is between two organisations' cash and escrow")
 
 
-@dataclass(frozen=True)
-class Page:
-    """One entry with all its postings, as the operator sees it."""
-
-    entry: JournalEntry
-    postings: dict[str, int]
-
-
 def cash(slug: str) -> str:
     """The account of an organisation's money at the market."""
     return f"cash:{slug}"
@@ -170,17 +161,17 @@ def statement(session: Session, caller: Caller, *, before: int | None = None, mo
     return [Movement.of(row) for row in session.execute(found)]
 
 
-def entries(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[Page]:
+def entries(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[OperatorEntry]:
     """The whole journal, the newest first: the operator's alone to see."""
     caller.require_operator()
     found = select(JournalEntry).order_by(JournalEntry.seq.desc()).limit(most)
     if before is not None:
         found = found.where(JournalEntry.seq < before)
-    pages = {entry.seq: Page(entry, {}) for entry in session.scalars(found)}
-    if pages:
-        for posting in session.scalars(select(Posting).where(Posting.seq.between(min(pages), max(pages)))):
-            pages[posting.seq].postings[posting.account] = posting.amount
-    return list(pages.values())
+    shown = {entry.seq: OperatorEntry.of(entry, postings={}) for entry in session.scalars(found)}
+    if shown:
+        for posting in session.scalars(select(Posting).where(Posting.seq.between(min(shown), max(shown)))):
+            shown[posting.seq].postings[posting.account] = posting.amount
+    return list(shown.values())
 
 
 def _own(caller: Caller) -> ColumnElement[bool]:
@@ -229,19 +220,9 @@ def stored(session: Session) -> Generator[JournalLine]:
         yield JournalLine(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")
 
 
-@dataclass(frozen=True)
-class JournalAudit:
-    """What an audit found. `message` is the first thing that is broken, or what was gone through."""
-
-    ok: bool
-    entries: int
-    head: str
-    message: str
-    postings: int = 0
-
-
-def audit(session: Session) -> JournalAudit:
-    """Replays the whole journal: chain, sums, balances, and which kinds of entries touch which accounts."""
+def audit(session: Session) -> Audit:
+    """Replays the whole journal: chain, sums, balances, and which kinds of entries touch which accounts. It tells the
+    first thing that is broken, or what was gone through."""
     replay, fault = JournalReplay(), None
     with closing(stored(session)) as entries:
         for entry in entries:
@@ -250,7 +231,7 @@ def audit(session: Session) -> JournalAudit:
     fault = fault or _loose_end(session, replay)
     count = replay.seq + 1
     said = f"{count} entries and {replay.postings} postings replayed, all as recorded; the books sum to zero"
-    return JournalAudit(fault is None, count, replay.head, fault or said, replay.postings)
+    return Audit(ok=fault is None, entries=count, head=replay.head, message=fault or said)
 
 
 def _loose_end(session: Session, replay: JournalReplay) -> str | None:

@@ -59,7 +59,7 @@ def test_the_operator_confirms_a_deposit_once(database: Database, people: People
         with pytest.raises(ConflictError, match="cannot be refused any more"):
             cash.refuse(session, people.house, record.id, "late")
         (page,) = journal.entries(session, people.house, most=1)
-        assert (page.entry.key, page.entry.body) == (f"deposit:{record.id}", {"reference": "SEPA 17"})
+        assert (page.key, page.body) == (f"deposit:{record.id}", {"reference": "SEPA 17"})
         assert journal.audit(session).ok
 
 

@@ -43,7 +43,7 @@ def test_a_job_from_deposit_to_payout(market: Database) -> None:
         expected = {"outside": -906, "cash:acme": 900, "escrow:j1": 0, "earned:bank": 0, "fees": 6}
         assert balances(session) == expected
         found = journal.audit(session)
-        assert (found.ok, found.entries, found.postings) == (True, 5, 12), found.message
+        assert (found.ok, found.entries) == (True, 5), found.message
         assert found.message == "5 entries and 12 postings replayed, all as recorded; the books sum to zero"
 
 
@@ -155,7 +155,7 @@ def test_everybody_sees_its_own(market: Database) -> None:
         ]
         pages = journal.entries(session, operator, before=2, most=1)
         expected = {"cash:acme": -100, "escrow:j1": 100}
-        assert [(page.entry.key, page.postings) for page in pages] == [("fund:j1", expected)]
+        assert [(page.key, page.postings) for page in pages] == [("fund:j1", expected)]
         with pytest.raises(DeniedError):
             journal.entries(session, acme)
 

@@ -147,19 +147,17 @@ id = "south-sales"
 
 
 def test_a_whole_market_toml_is_taken_apart(small: DeskMarket) -> None:
-    posted = jobs.from_market_toml(POSTED)
-    assert posted.name == "Late parcels" and posted.offers == ["north-sales", "south-sales"]
-    assert posted.files == {"holdout": "holdout.csv", "train": "own.csv"}
-    assert posted.spec["data"] == {"target": "late", "audit": 0.2} and posted.spec["consumer"] == {}
+    given, named = jobs.from_market_toml(POSTED)
+    assert given["name"] == "Late parcels" and given["offers"] == ["north-sales", "south-sales"]
+    assert named == {"holdout": "holdout.csv", "train": "own.csv"}
+    assert given["spec"]["data"] == {"target": "late", "audit": 0.2} and given["spec"]["consumer"] == {}
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         small.offer(session, "south", 2)
         ids = {
-            role: small.upload(session, "buyer", table(seed), name)
-            for seed, (role, name) in enumerate(posted.files.items())
+            role: small.upload(session, "buyer", table(seed), name) for seed, (role, name) in enumerate(named.items())
         }
-        given: dict[str, Any] = {"spec": posted.spec, "files": ids, "offers": posted.offers}
-        job = jobs.draft(session, small["buyer"], small.settings, name=posted.name, **given)
+        job = jobs.draft(session, small["buyer"], small.settings, **given, files=ids)
         market = specification.compose(session, small.settings, job).parsed
     assert market.consumer.train == Path("data/train.csv") and market.data.holdout == Path("data/holdout.csv")
 

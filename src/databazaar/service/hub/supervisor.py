@@ -176,7 +176,8 @@ class Supervisor:
             self._note_settled(child)
             self._settlers.forget(child)
         running, settling, waiting = self._look()
-        self._look_after(running)
+        self._end_stopped([job_id for job_id, stopped_by in running.items() if stopped_by])
+        self._put_back([job_id for job_id in running if job_id not in self._runners], Code("runner-lost"))
         self._settle(settling)
         if waiting and len(self._runners) >= self.settings.runners:
             self._make_room()
@@ -192,11 +193,6 @@ class Supervisor:
             settling = list(session.scalars(over))
             waiting = session.scalar(select(exists().where(is_due())))
         return running, settling, bool(waiting)
-
-    def _look_after(self, running: dict[str, str]) -> None:
-        """Has stopped jobs end, and puts jobs back into the queue whose processes are lost."""
-        self._end_stopped([job_id for job_id, stopped_by in running.items() if stopped_by])
-        self._put_back([job_id for job_id in running if job_id not in self._runners], Code("runner-lost"))
 
     def _end_stopped(self, jobs: list[str]) -> None:
         """Tells runners of stopped jobs to end after their round, and ends those that take longer than `stop_grace`."""

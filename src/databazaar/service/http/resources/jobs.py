@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -124,19 +123,18 @@ routes.form(
 def draft_from_market(call: Call, session: Session) -> Job:
     """A new job from a market.toml, whose providers name offers by their slugs, and the files that it names."""
     form = call.posted
-    posted, mode = jobs.from_market_toml(_market_text(form)), form.get("mode", "hosted")
+    (given, named), mode = jobs.from_market_toml(_market_text(form)), form.get("mode", "hosted")
     sent = {
         files.shown_name(part.filename or ""): part for part in form.getlist("file") if isinstance(part, UploadFile)
     }
     kept: dict[str, str] = {}
-    for role, path in posted.files.items() if mode != "own" else ():
+    for role, path in named.items() if mode != "own" else ():
         part = sent.get(files.shown_name(path))
         if part is None:
             raise InvalidError(f"market.toml names {path[:200]!r} as {role}, which was not sent: send that file too")
         part.file.seek(0)
         kept[role] = files.keep(session, call.caller, call.settings, PurePath(part.filename or "").name, part.file).id
-    chosen: Mapping[str, Any] = {"name": posted.name, "spec": posted.spec, "offers": posted.offers}
-    return jobs.draft(session, call.caller, call.settings, **chosen, files=kept, mode=str(mode))
+    return jobs.draft(session, call.caller, call.settings, **given, files=kept, mode=str(mode))
 
 
 def _market_text(form: FormData) -> str:

@@ -176,17 +176,12 @@ routes.form(
 
 @routes.page("/operator/journal", "operator/journal", "Journal", role="operator", menu=("Operating", 5))
 def journal_page(page: PageContext, session: Session, before: int | None = None) -> dict[str, Any]:
-    entries = _entries(session, page, before, A_PAGE)
+    entries = journal.entries(session, page.caller, before=before, most=A_PAGE)
     return {
         "entries": entries,
         "older": entries[-1].seq if entries and entries[-1].seq > 0 else None,
         "newer": None if before is None else before + A_PAGE,
     }
-
-
-def _entries(session: Session, call: Call, before: int | None, most: int) -> list[shapes.OperatorEntry]:
-    found = journal.entries(session, call.caller, before=before, most=most)
-    return [shapes.OperatorEntry.of(one.entry, postings=one.postings) for one in found]
 
 
 @routes.read("/statement", Page[shapes.Movement])
@@ -202,7 +197,7 @@ def journal_entries(
     call: Call, session: Session, before: Before = None, limit: Limit = 100
 ) -> Page[shapes.OperatorEntry]:
     """The whole journal, the newest first. For the operator."""
-    items = _entries(session, call, before, limit)
+    items = journal.entries(session, call.caller, before=before, most=limit)
     return Page[shapes.OperatorEntry](items=items, next=str(items[-1].seq) if len(items) == limit else None)
 
 
@@ -217,7 +212,7 @@ def _audited(page: PageContext, made: shapes.Audit) -> str | tuple[str, str]:
 def audit_journal(call: Call, session: Session) -> shapes.Audit:
     """Replays the whole journal. For the operator."""
     call.caller.require_operator()
-    return shapes.Audit.of(journal.audit(session))
+    return journal.audit(session)
 
 
 @routes.read("/journal/export", responses={200: {"content": {"application/x-ndjson": {}}}})
