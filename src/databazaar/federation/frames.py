@@ -47,17 +47,13 @@ def decode_frame(
     start = _LENGTH.size + size
     if size > most_header or start > len(message) or len(message) - start > most:
         raise WireError("a frame lies about its length")
-    return _header(message[_LENGTH.size : start]), memoryview(message)[start:]
-
-
-def _header(text: bytes) -> Header:
     try:
-        header = json.loads(text)
+        header = json.loads(message[_LENGTH.size : start])
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise WireError("a frame has no JSON header")
-    return header
+    return header, memoryview(message)[start:]
 
 
 def encode_bundle(header: Mapping[str, Any], parts: Mapping[str, Body]) -> bytes:

@@ -149,11 +149,9 @@ class Work:
 
 def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool) -> Work:
     """The work of one answer over so many rows; `private` with differential privacy."""
-    made = built_in(oracle, rows)
-    batch = rows if oracle.kind == "full-gradient" else min(oracle.batch_size, rows)
-    steps = made.step_count(rows) if isinstance(made, LocalSGD) else 1
-    samples = rows * oracle.epochs if isinstance(made, LocalSGD) else rows
-    if isinstance(made, LocalSGD) and oracle.steps is not None:
+    batch, steps = batch_and_steps(oracle, rows)
+    samples = rows * oracle.epochs if oracle.kind == "local-sgd" else rows
+    if oracle.kind == "local-sgd" and oracle.steps is not None:
         samples = min(samples, oracle.steps * oracle.batch_size)
     parameters, inputs = width(model), prod(model.inputs)
     copied, activations, products = _per_row(model)
@@ -171,6 +169,13 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
         row_memory=(copied + _COPIES_OF_ACTIVATIONS * activations) * _FLOAT + one_by_one,
         at_once=at_once,
     )
+
+
+def batch_and_steps(oracle: OracleMessage, rows: int) -> tuple[int, int]:
+    """The rows of one step, and how many steps there are."""
+    made = built_in(oracle, rows)
+    batch = rows if oracle.kind == "full-gradient" else min(oracle.batch_size, rows)
+    return batch, made.step_count(rows) if isinstance(made, LocalSGD) else 1
 
 
 def built_in(oracle: OracleMessage, rows: int) -> Oracle:

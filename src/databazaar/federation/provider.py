@@ -68,18 +68,16 @@ class Waiting:
     def put(self, question: Question | None) -> None:
         with self._change:
             self._questions.append(question)
-            while len(self._questions) > 1 and self._too_many():
-                self._questions.popleft()
+            held = sum(len(waiting[3]) for waiting in self._questions if waiting is not None)
+            while len(self._questions) > 1 and (len(self._questions) > self._most or held > self._most_bytes):
+                gone = self._questions.popleft()
+                held -= 0 if gone is None else len(gone[3])
             self._change.notify()
 
     def get(self) -> Question | None:
         with self._change:
             self._change.wait_for(lambda: bool(self._questions))
             return self._questions.popleft()
-
-    def _too_many(self) -> bool:
-        held = sum(len(question[3]) for question in self._questions if question is not None)
-        return len(self._questions) > self._most or held > self._most_bytes
 
 
 class Incoming:
@@ -245,12 +243,9 @@ class ProviderNode:
         stream, number, until, payload = question
         if time.monotonic() >= until or number not in stream.open:
             return True
-        code: str = ""
-        reply: Body = b""
         try:
             reply = self._handler(payload)
-            if len(reply) > self._max_bytes:
-                code, reply = Lost.TOO_LARGE, b""
+            code, reply = (Lost.TOO_LARGE, b"") if len(reply) > self._max_bytes else ("", reply)
         except Exception:
             log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
             code, reply = Lost.PROVIDER_ERROR, b""

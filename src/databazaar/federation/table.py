@@ -60,11 +60,9 @@ class Recent(Generic[Key, Value]):
         """Keeps a value of so many bytes, and lets go of those that were not used for longest."""
         self._kept[key] = value, size
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and self._too_much():
-            self._kept.popitem(last=False)
-
-    def _too_much(self) -> bool:
-        return len(self._kept) > self._most or sum(size for _, size in self._kept.values()) > self._most_bytes
+        held = sum(size for _, size in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > self._most or held > self._most_bytes):
+            held -= self._kept.popitem(last=False)[1][1]
 
 
 def opened(message: SchemaMessage) -> Schema:
