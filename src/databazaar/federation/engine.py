@@ -124,21 +124,17 @@ class FederatedEngine(Engine):
         request = self._request(ask.round, ask.seed, "update")
         judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
         signed = self._keep(ask, judged)
-        checked = self._collected(ask, names, judged)
-        for index, name in zip(ask.providers, names, strict=True):
-            reason = checked.failures.get(index)
-            self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
-        return replace(checked, signed=signed)
-
-    def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
-        """Each answer is freed once its row is written."""
 
         def taken(name: str) -> Tensor | Code:
             answer = judged.pop(name).answer if name in judged else QUARANTINED
             assert answer is not None  # an update was asked for
             return answer
 
-        return Replies.of(ask, (taken(name) for name in names))
+        checked = Replies.of(ask, map(taken, names))  # each answer is freed once its row is written
+        for index, name in zip(ask.providers, names, strict=True):
+            reason = checked.failures.get(index)
+            self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
+        return replace(checked, signed=signed)
 
     def _keep(self, ask: Ask, judged: dict[str, JudgedReply]) -> dict[int, str]:
         """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""
@@ -196,18 +192,18 @@ class FederatedEngine(Engine):
     def _judge(self, name: str, data: Body, request: Request, params: Tensor | None, question: str) -> JudgedReply:
         signed_with = None if self._keys is None else self._keys.signed_with
         try:
-            reply, update, fault, *proof = decode_reply(data, request, name, params, question, signed_with)
+            reply, update, fault, signed, certificate = decode_reply(data, request, name, params, question, signed_with)
         except MessageError as wrong:
             return JudgedReply(Code(str(wrong)))
         if fault:
-            return JudgedReply(Code(fault), *proof)
+            return JudgedReply(Code(fault), signed, certificate)
         if reply.epsilon is not None and reply.delta is not None:
             self.privacy[name] = reply.epsilon, reply.delta
             if self._note_privacy is not None:
                 self._note_privacy(name, reply.epsilon, reply.delta)
         if reply.status != "ok":
-            return JudgedReply(declined(reply.status, reply.code), *proof)
-        return JudgedReply(update, *proof)
+            return JudgedReply(declined(reply.status, reply.code), signed, certificate)
+        return JudgedReply(update, signed, certificate)
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,9 @@ class ChunkAssembler:
         if self.received + len(piece) > self.size:
             raise OverflowError
         if self._memory is None:
-            start = _shift(piece)
-            size = self.size + _ALIGNMENT
-            self._memory = np.empty(size, np.uint8).data[start : start + self.size]
+            before = _START.size + int(_START.unpack_from(piece)[1]) if len(piece) >= _START.size else 0
+            start = -before % _ALIGNMENT  # so that the vector, which follows the header, is aligned
+            self._memory = np.empty(self.size + _ALIGNMENT, np.uint8).data[start : start + self.size]
         self._memory[self.received : self.received + len(piece)] = piece
         self.received += len(piece)
         return self.received == self.size
@@ -119,10 +119,3 @@ class ChunkAssembler:
         if self._memory is None or self.received != self.size:
             raise ValueError("the message is not complete")
         return self._memory
-
-
-def _shift(first: Body) -> int:
-    """The offset in memory at which a message's vector, which follows its header, is aligned to 8 bytes."""
-    if len(first) < _START.size:
-        return 0
-    return -(_START.size + int(_START.unpack_from(first)[1])) % _ALIGNMENT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isqrt, prod
 
 from databazaar.errors import BazaarError
@@ -84,22 +84,17 @@ class Policy:
         return max(1, min(work.at_once, (self.max_memory - work.memory) // work.row_memory))
 
 
-@dataclass
 class RateLimiter:
     """Lets so many questions through in an hour; what was not used is kept, up to one hour's number."""
 
-    most: int
-    clock: Callable[[], float] = time.monotonic
-    _left: float = field(init=False)
-    _seen: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._left, self._seen = float(self.most), self.clock()
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = float(most), clock
+        self._left, self._seen = self._most, clock()
 
     def let_through(self) -> None:
         """Raises RefusedError where there were too many."""
-        now = self.clock()
-        self._left = min(float(self.most), self._left + (now - self._seen) * self.most / _HOUR)
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._seen) * self._most / _HOUR)
         self._seen = now
         if self._left < 1:
             raise RefusedError("too-many-questions")
@@ -133,9 +128,7 @@ class AccessLimit:
 @dataclass(frozen=True)
 class Work:
     """One answer's work. `products` are multiplications; those of the largest piece that is not interrupted apart.
-
-    `row_memory` is what each row adds to `memory` that stands in memory at once; `at_once` are those rows.
-    """
+    `row_memory` is what each row adds to `memory` that stands in memory at once; `at_once` are those rows."""
 
     parameters: int
     samples: int

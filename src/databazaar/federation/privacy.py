@@ -73,11 +73,9 @@ def _work(oracle: OracleMessage, rows: int) -> tuple[float, int]:
 
 
 def clipped_sum(task: Task, data: Data, params: Tensor, clip: float, rows_at_once: int = ROWS_AT_ONCE) -> Tensor:
-    """Σ over rows of that row's gradient, each scaled down to norm `clip` where it is longer.
-
-    A row without a known label (−1, or NaN) adds nothing, and neither does one whose gradient is not finite. All
-    chunks have one shape, the last is filled up: so a row's gradient is the same number whichever rows go with it.
-    """
+    """Σ over rows of that row's gradient, each scaled down to norm `clip` where it is longer. A row without a known
+    label (−1, or NaN) adds nothing, and neither does one whose gradient is not finite. All chunks have one shape, the
+    last is filled up: so a row's gradient is the same number whichever rows go with it."""
     assert task.model is not None
     model, layout = task.model, task.layout
 

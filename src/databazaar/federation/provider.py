@@ -121,12 +121,7 @@ class ProviderNode:
     after a pause that grows."""
 
     def __init__(
-        self,
-        kit: Path,
-        handler: Handler,
-        max_bytes: int = MAX_BYTES,
-        longest_pause: float = 30.0,
-        at_once: int = 1,
+        self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0, at_once: int = 1
     ) -> None:
         self.kit = load_kit(kit)
         self.connected = threading.Event()
@@ -255,10 +250,8 @@ class ProviderNode:
 
 
 def only_copy(key: Path) -> socket.socket:
-    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider.
-
-    Where names like these are not known, as on other systems than Linux, nothing is held.
-    """
+    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider. Where names like
+    these are not known, as on other systems than Linux, nothing is held."""
     held = socket.socket(socket.AF_UNIX)
     try:
         held.bind(b"\0databazaar-kit-" + hashlib.sha256(key.read_bytes()).hexdigest().encode())

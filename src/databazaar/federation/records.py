@@ -130,9 +130,7 @@ def by_consumer(lines: Sequence[Earnings]) -> dict[str, Counter[str]]:
 
 
 def earnings(
-    record: AccessRecord,
-    statement: dict[str, object] | None = None,
-    receipts: Sequence[Receipt] = (),
+    record: AccessRecord, statement: dict[str, object] | None = None, receipts: Sequence[Receipt] = ()
 ) -> list[Earnings]:
     """One line a run, in the order they began; a statement is compared with the run that it is for, or else with the
     last one. `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the
@@ -150,16 +148,13 @@ def earnings(
             f"{', '.join(runs)}"
         )
     compared = stated or (list(runs)[-1] if runs else "")
-    lines = []
-    for name, answers in runs.items():
-        own = [receipt for receipt in receipts if receipt.run == name]
-        lines.append(_line(name, answers, statement if name == compared else None, own))
-    return lines
+    return [_line(run, answers, statement if run == compared else None, receipts) for run, answers in runs.items()]
 
 
 def _line(
     run: str, answers: list[Answer], statement: dict[str, object] | None, receipts: Sequence[Receipt]
 ) -> Earnings:
+    receipts = [receipt for receipt in receipts if receipt.run == run]
     ok = {a.round for a in answers if a.status == "ok"}
     counted = Earnings(
         run=run,

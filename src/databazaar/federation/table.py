@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -78,7 +79,6 @@ class Table:
 
     path: Path
     schemas: AcceptedSchemas = field(default_factory=AcceptedSchemas)
-    _file: TableFile | None = field(default=None, compare=False, repr=False)
     _encoded: Recent[str, Data] = field(default_factory=Recent, compare=False, repr=False)
 
     @classmethod
@@ -88,14 +88,12 @@ class Table:
         refuse_small_table(len(table.frame), str(path))
         return table
 
-    @property
+    @cached_property
     def file(self) -> TableFile:
         """The rows, and the SHA-256 of the bytes that they were read from."""
-        if self._file is None:
-            from databazaar.data.tables import read_table
+        from databazaar.data.tables import read_table
 
-            self._file = read_table(self.path)
-        return self._file
+        return read_table(self.path)
 
     @property
     def frame(self) -> pd.DataFrame:
