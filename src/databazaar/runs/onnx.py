@@ -40,11 +40,9 @@ class _Answers(nn.Module):
 
 
 def export_onnx(trained: TrainedModel, path: Path) -> float | None:
-    """Writes the model as ONNX: encoded features go in, answers come out; the preprocessing stays in schema.json.
-
-    Where onnxruntime is installed, the file's answers are compared with the model's own before it is written, and the
-    largest difference is returned.
-    """
+    """Writes the model as ONNX: encoded features go in, answers come out; the preprocessing stays in schema.json. Where
+    onnxruntime is installed, the file's answers are compared with the model's own before it is written, and the largest
+    difference is returned."""
     form = trained.card.form
     if trained.model is None or form is None:
         raise BazaarError(
