@@ -70,10 +70,6 @@ class Accountant:
         self._account = Account.read(path)
         self.spent = epsilon_of(self._account.history, delta)
 
-    def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
-        """Raises RefusedError where one more answer of this kind would pass a cap."""
-        self._with(noise, rate, steps, consumer)
-
     def charge(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
         """Takes the cost of one answer, durably, or raises RefusedError and takes nothing. What another process has
         written meanwhile counts: however many answer from one account, none is forgotten."""
@@ -83,14 +79,14 @@ class Accountant:
                 if kept.history != self._account.history:
                     self.spent = epsilon_of(kept.history, self.delta)
                 self._account = kept
-                charged = self._with(noise, rate, steps, consumer)
+                charged = self.check(noise, rate, steps, consumer)
                 write_json(self.path, charged.model_dump())
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._account, self.spent = charged, charged.epsilon
 
-    def _with(self, noise: float, rate: float, steps: int, consumer: str) -> Account:
-        """The account with so many steps more, or RefusedError where that is over a cap."""
+    def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> Account:
+        """The account with one more answer of so many steps, or RefusedError where that would pass a cap."""
         known = self._account.consumers
         name = consumer if consumer in known or len(known) < MOST_CONSUMERS else OTHERS
         own = added(known.get(name, []), noise, rate, steps)

@@ -203,11 +203,9 @@ def decode_receipt(data: Body) -> ReceiptMessage:
     return message
 
 
-def encode_reply(reply: Reply, update: Tensor | bytes | tuple[bytes, Body] | None = None) -> bytes:
+def encode_reply(reply: Reply, update: Tensor | tuple[bytes, Body] | None = None) -> bytes:
     """The reply's bytes. An update that a signature covers is given as `vector_parts` made it."""
-    if update is None or isinstance(update, Tensor):
-        update = vector_parts(update)
-    return b"".join((_message(reply), *((update,) if isinstance(update, bytes) else update)))
+    return b"".join((_message(reply), *(update if isinstance(update, tuple) else vector_parts(update))))
 
 
 def decode_reply(

@@ -72,8 +72,7 @@ def _exported(module: _Answers, width: int, card: ModelCard) -> bytes:
         assert program is not None
         about = {"target": card.target or "", "classes": json.dumps(card.classes), "model_hash": card.model_hash}
         program.model.metadata_props.update(about)
-        content: bytes = program.model_proto.SerializeToString()
-    return content
+        return bytes(program.model_proto.SerializeToString())
 
 
 def _checked(content: bytes, module: _Answers, width: int) -> float | None:

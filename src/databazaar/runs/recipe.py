@@ -37,8 +37,7 @@ def readable_recipe(content: bytes) -> dict[str, Any]:
         tables += [market.get(name, {}) for name in ("market", "data", "ledger")] + [market.get("consumer") or {}]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("run.json is no recipe")
-    found: dict[str, Any] = recipe
-    return found
+    return dict(recipe)
 
 
 def without_password(url: str) -> str:
