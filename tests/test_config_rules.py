@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from databazaar import Mean, PricePerAccess, registry
+from databazaar import Defence, Mean, PricePerAccess, registry
 from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
@@ -226,7 +226,7 @@ def written(folder: Path, rules: str = "") -> Path:
     return path
 
 
-OURS = {"aggregator": Mean(), "payment": PricePerAccess()}
+OURS = {"aggregator": Mean(), "payment": PricePerAccess(), "stops": (), "defence": Defence()}
 
 
 def test_a_job_without_rules_has_the_papers(tmp_path: Path) -> None:
@@ -274,4 +274,5 @@ kind = "acme-never"
         "aggregator": job.aggregator,
         "payment": job.payment,
         "stops": job.stops,
+        "defence": Defence(),
     }

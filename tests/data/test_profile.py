@@ -37,7 +37,8 @@ def profiled(own: list[Any], theirs: list[Any]) -> MarketProfile:
 
 def profile_of(own: pd.DataFrame, theirs: pd.DataFrame, columns: Sequence[ColumnUse] = COLUMNS) -> MarketProfile:
     profiler = Profiler(own, "y", "classification", columns)
-    return profiler.market([profiler.holdout], [profiler.table(theirs)])
+    tables = {"own": (profiler.holdout,), "providers": (profiler.table(theirs),)}
+    return MarketProfile(target="y", task="classification", columns=profiler.columns, **tables)
 
 
 @settings(max_examples=50)

@@ -236,7 +236,10 @@ def test_a_request_names_consumer_and_contract_and_the_record_keeps_them(tmp_pat
     assert len({answer.question for answer in record.questions()}) == 6
     lines = earnings(record)
     assert [(line.consumer, line.contract) for line in lines] == [("north", "c1"), ("", ""), ("north", "c2")]
-    assert [(one.consumer, one.runs, one.answered) for one in by_consumer(lines)] == [("north", 2, 2), ("", 1, 1)]
+    assert [(name, own["runs"], own["answered"]) for name, own in by_consumer(lines).items()] == [
+        ("north", 2, 2),
+        ("", 1, 1),
+    ]
     with pytest.raises(BazaarError, match="names of up to 200 signs"):
         federated(["bank1"], LocalTransport({}), consumer="x" * 201)
 

@@ -38,7 +38,7 @@ SYSTEM = pki.new_authority("public.ca")
 
 
 def ours(root: Path) -> pki.Authority:
-    return pki.open_authority(root / "market", None, pki.from_environment)
+    return enrolment.operator_folder(root / "market").authority(None, pki.from_environment)
 
 
 def impostor(by: pki.Authority, name: str, host: str, root: Path) -> ssl.SSLContext:

@@ -37,11 +37,9 @@ def poison(signer: Signer | None = None, **changes: object) -> Handler:
         header = {"protocol": 2, "run": request.run, "round": request.round, "provider": "bank1", "status": "ok"}
         header |= {"code": "", "epsilon": None, "delta": None, "question": question_hash(payload), **changes}
         reply = Reply.model_validate(header)
-        vector = b"".join(
-            vector_parts(None if params is None else -100 * torch.arange(len(params)) * torch.ones_like(params))
-        )
+        vector = vector_parts(None if params is None else -100 * torch.arange(len(params)) * torch.ones_like(params))
         if signer is not None:
-            reply = reply.model_copy(update={"signature": signer.sign(reply.statement(vector).text)})
+            reply = reply.model_copy(update={"signature": signer.sign(reply.statement(*vector).text)})
         return encode_reply(reply, vector)
 
     return handler

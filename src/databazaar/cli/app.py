@@ -34,8 +34,7 @@ app = typer.Typer(
 def demo(
     out: Out = None,
     budget: Annotated[
-        int | None,
-        typer.Option(min=5, max=10**9, help="Accesses to buy.", show_default="1000; with --federated 400"),
+        int | None, typer.Option(min=5, max=10**9, help="Accesses to buy.", show_default="1000; with --federated 400")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the data and of the market.")] = 0,
     federated: Annotated[
@@ -136,15 +135,12 @@ def _options(
 
 
 _REMEDIES = {
-    errno.ENOSPC: "make room, then go on",
-    errno.EDQUOT: "make room, then go on",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room, then go on"),
     errno.EFBIG: "make room or raise the limit on the size of files, then go on",
     errno.EIO: "check the disk, then go on",
     errno.EROFS: "choose a place that can be written to",
-    errno.EACCES: "ask for the right to, or choose another place",
-    errno.EPERM: "ask for the right to, or choose another place",
-    errno.EMFILE: "close some programs or raise the limit on open files, then go on",
-    errno.ENFILE: "close some programs or raise the limit on open files, then go on",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "ask for the right to, or choose another place"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "close some programs or raise the limit on open files, then go on"),
     errno.ENOMEM: "close some programs, then go on",
 }
 """Errors of the machine and not of the program; a file that is not there, for one, is not among them."""

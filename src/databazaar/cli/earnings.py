@@ -36,26 +36,27 @@ def earnings(
     from databazaar.federation import receipts, records
     from databazaar.federation.enrolment import load_kit
 
-    own = load_kit(kit)
-    given = None if statement is None else _read_statement(statement, own.provider)
-    kept, worthless = receipts.verified(own.folder)
-    runs = records.earnings(records.AccessRecord(own.folder / records.ANSWERS), given, kept)
-    consumers = records.by_consumer(runs) if by_consumer else []
+    loaded = load_kit(kit)
+    given = None if statement is None else _read_statement(statement, loaded.provider)
+    kept, worthless = receipts.verified(loaded.folder)
+    runs = records.earnings(records.AccessRecord(loaded.folder / records.ANSWERS), given, kept)
+    consumers = records.by_consumer(runs) if by_consumer else {}
     if as_json:
-        typer.echo(json.dumps([asdict(line) for line in (consumers if by_consumer else runs)]))
+        lines = [{"consumer": name, **own} for name, own in consumers.items()] if by_consumer else map(asdict, runs)
+        typer.echo(json.dumps([*lines]))
         return
     if not runs:
         typer.echo("nothing answered yet")
-    for one in consumers:
+    for name, own in consumers.items():
         say(
-            f"{shown(one.consumer, 60) or 'no consumer named'}: {one.answered} rounds of {counted(one.runs, 'run')} "
-            f"answered, {one.refused} refused, {one.failed} failed; by receipts {one.acknowledged} acknowledged, "
-            f"{one.earned} earned, {one.held} held back, in the smallest unit of the currency"
+            f"{shown(name, 60) or 'no consumer named'}: {own['answered']} rounds of {counted(own['runs'], 'run')} "
+            f"answered, {own['refused']} refused, {own['failed']} failed; by receipts {own['acknowledged']} "
+            f"acknowledged, {own['earned']} earned, {own['held']} held back, in the smallest unit of the currency"
         )
     if by_consumer:
         return
     for run in runs:
-        for line in _of_run(run, own.market):
+        for line in _of_run(run, loaded.market):
             say(line)
     if worthless:
         say(f"{worthless} lines of {receipts.RECEIPTS} are not signed by the market's server, and no evidence")

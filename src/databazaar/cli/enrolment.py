@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import typer
@@ -17,9 +17,10 @@ from databazaar.cli.options import named
 from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
 from databazaar.federation.accepted_schemas import AcceptedSchemas, read_schema
-from databazaar.federation.accountant import Accounts, users_folder
+from databazaar.federation.accountant import Accountant, Accounts, refuse_unfit, users_folder
 from databazaar.federation.enrolment import load_kit
 from databazaar.federation.policy import Policy
+from databazaar.federation.privacy import PrivateUpdates
 from databazaar.federation.provider import ProviderNode, only_copy
 from databazaar.federation.provider import log as transfers
 from databazaar.federation.receipts import ReceiptKeeper
@@ -29,9 +30,6 @@ from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.models import MODEL_KINDS
-
-if TYPE_CHECKING:
-    from databazaar.federation.privacy import PrivateUpdates
 
 
 def source(
@@ -87,9 +85,6 @@ def privacy(
             if given is not None:
                 raise BazaarError(f"{option} {given} is for answers with differential privacy: give --epsilon-cap too")
         return None
-    from databazaar.federation.accountant import Accountant, refuse_unfit
-    from databazaar.federation.privacy import PrivateUpdates
-
     refuse_unfit(delta, cap, per_consumer)
     if not isinstance(source, Table):
         raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")

@@ -167,10 +167,7 @@ def down(folder: Folder = FOLDER) -> None:
 
 
 @app.command(epilog=example("bazaar federation status", "bazaar federation status --json"))
-def status(
-    folder: Folder = FOLDER,
-    as_json: AsJson = False,
-) -> None:
+def status(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """Says whether the server is up, who is connected, and whose asks wait for whom."""
     from databazaar.federation import renewal, server
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from pathlib import Path
@@ -70,12 +69,8 @@ def predict(
     if out is None:
         typer.echo(predictions.to_csv(index=False), nl=False)
         return
-    content = io.BytesIO()
-    if out.suffix.lower() == ".parquet":
-        predictions.to_parquet(content, index=False)
-    else:
-        predictions.to_csv(content, index=False)
-    write_whole(out, content.getvalue())
+    packed = out.suffix.lower() == ".parquet"
+    write_whole(out, predictions.to_parquet(index=False) if packed else predictions.to_csv(index=False).encode())
     say(f"{out}: {len(predictions):,} predictions")
 
 
@@ -112,23 +107,17 @@ def evaluate(
         missing = len(frame) - len(evaluation.y)
         _note(f"{table}: {missing:,} of {len(frame):,} rows have no {trained.card.target!r} and are left out")
     place = folder / "evaluation" if out is None else out
-    intervals = evaluation.intervals
-    found = {
-        "table": str(table),
-        "model_hash": trained.card.model_hash,
-        "rows": len(evaluation.y),
-        "metrics": evaluation.metrics,
-        "intervals_95": intervals,
-    }
-    told = without_nan(found)
+    metrics, intervals, rows = evaluation.metrics, evaluation.intervals, len(evaluation.y)
+    about = {"table": str(table), "model_hash": trained.card.model_hash, "rows": rows}
+    told = without_nan({**about, "metrics": metrics, "intervals_95": intervals})
     within = folder if out is None else None
     write_whole(place / "metrics.json", json.dumps(told, indent=2).encode(), within=within)
     figures = save_png(draw_quality(evaluation), place, within)
     if as_json:
         typer.echo(json.dumps(told))
         return
-    say(f"{len(evaluation.y):,} rows of {table}")
-    for name, value in evaluation.metrics.items():
+    say(f"{rows:,} rows of {table}")
+    for name, value in metrics.items():
         say(f"  {WORDS[name]:<12} {_line(name, value, intervals[name])}")
     for path in figures:
         say(path)
@@ -142,8 +131,7 @@ def _line(name: str, value: float, ends: tuple[float, float]) -> str:
 
 
 def export(
-    folder: From,
-    out: Annotated[Path | None, typer.Option(help="The ONNX file.  [default: RUN/model.onnx]")] = None,
+    folder: From, out: Annotated[Path | None, typer.Option(help="The ONNX file.  [default: RUN/model.onnx]")] = None
 ) -> None:
     """Writes the bought model as ONNX: encoded features in, answers out. The preprocessing stays in schema.json."""
     from databazaar.runs.onnx import export_onnx

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from databazaar.display import listed
 from databazaar.errors import BazaarError, UncheckableError
@@ -15,9 +15,6 @@ from databazaar.ledger import Audit
 from databazaar.ledger.replay import TOLERANCE
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import CSV, JSON, PAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NOT_FINAL = {JSON: '"closed": false', PAGE: "nothing on this page is final"}
 """How a statement and a page say themselves that they were written before the run's end."""

@@ -6,10 +6,10 @@ import contextlib
 import json
 import math
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -34,9 +34,6 @@ from databazaar.runs.explanation import Kind
 from databazaar.runs.folder import RunFolder, is_unfinished
 from databazaar.runs.purchase import PurchaseEvaluation
 from databazaar.runs.report import Report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BAR_WIDTH, NAME_WIDTH = 12, 20
 UNIT_WIDTH = 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +17,6 @@ from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from databazaar.service.database.connection import Database
     from databazaar.service.settings import Settings
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from databazaar.config.jobs import Job, job_of
-from databazaar.config.market_data import Use, data_of, read_tables, uses_of
+from databazaar.config.market_data import Tables, Use, data_of, uses_of
 from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
@@ -91,7 +91,7 @@ def check_market(path: Path) -> Checked:
     data = _section(DataSettings, settings.get("data"))
     if data is None:
         return Checked(faults.found)
-    tables = read_tables(data, _uses(settings, data), folder, faults, profiled=True)
+    tables = Tables(data, _uses(settings, data), folder, faults, profiled=True)
     job = None
     if market is not None and not faults.found:
         job = faults.caught(lambda: job_of(market, folder, data_of(market, folder, tables)))

@@ -24,7 +24,7 @@ from databazaar.data.columns import (
 )
 from databazaar.data.holdout import fit_column
 from databazaar.data.schema_message import LeftOut, TaskKind
-from databazaar.data.tables import SUFFIXES, read_table
+from databazaar.data.tables import read_table, table_suffix
 from databazaar.errors import BazaarError
 
 Ask = Callable[[str, Sequence[str]], str]
@@ -229,12 +229,7 @@ def _words(path: Path) -> list[str]:
     return re.findall(r"[^\W\d_]+", stem_of(path).casefold())
 
 
-def guess_target(
-    frame: pd.DataFrame,
-    others: Sequence[Sequence[str]],
-    where: str,
-    ask: Ask | None = None,
-) -> str:
+def guess_target(frame: pd.DataFrame, others: Sequence[Sequence[str]], where: str, ask: Ask | None = None) -> str:
     """The column to predict: by its name, as the only one that a table of `others` lacks, or the last of few values.
 
     >>> guess_target(pd.DataFrame({"amount": [1.5, 2.5], "is_fraud": [0, 1]}), [["amount", "is_fraud"]], "own.csv")
@@ -297,11 +292,6 @@ def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
     if unused:
         unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}
     return unused
-
-
-def table_suffix(path: Path) -> str | None:
-    """How the name says that a file is a table: ".csv.gz" for north.csv.gz."""
-    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
 def stem_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.tables import Schema, TableReference
 from databazaar.defence import Defence
-from databazaar.engines import make_engine
+from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
 from databazaar.learning.asked_rows import refuse_few_rows
 from databazaar.learning.models import build_model
@@ -37,7 +37,6 @@ from databazaar.settings import plain
 from databazaar.stops import Stop
 
 if TYPE_CHECKING:
-    from databazaar.engines import Engine
     from databazaar.federation.engine import FederatedJob
 
 
@@ -84,14 +83,8 @@ class Job:
         )
 
     def rules(self) -> dict[str, Any]:
-        """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
-        chosen = {
-            "aggregator": self.aggregator,
-            "payment": self.payment,
-            "stops": self.stops or None,
-            "defence": None if self.defence.off else self.defence,
-        }
-        return {name: rule for name, rule in chosen.items() if rule is not None}
+        """The rules beside the sampler, by the names of the arbiter's arguments."""
+        return {"aggregator": self.aggregator, "payment": self.payment, "stops": self.stops, "defence": self.defence}
 
     @property
     def meaning(self) -> str:

@@ -6,7 +6,8 @@ The same code reads them for a run, which ends at the first fault, and for a che
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,24 +66,6 @@ def uses_in(market: MarketFile) -> list[tuple[Use, Path]]:
     return uses_of(market.data, market.consumer.train, market.engine.kind, market.providers)
 
 
-@dataclass
-class Tables:
-    """What was read, by the file as market.toml names it; the schema is None where the hold-out is at fault."""
-
-    schema: Schema | None = None
-    encoded: dict[Path, EncodedTable] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
-    profile: MarketProfile | None = None
-
-
-def read_tables(
-    data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: TableFaults, profiled: bool = False
-) -> Tables:
-    """Reads the tables one after the other, relative to `folder`; only the hold-out's frame is kept to the end."""
-    return _Reading(data, folder, faults, profiled).tables(uses)
-
-
 def read_labelled(data: DataSettings, path: Path) -> TableFile:
     """The rows of a file whose target is known."""
     return read_table(path, data.format).labelled(data.target, data.task)
@@ -102,88 +85,88 @@ def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | Non
     )
 
 
-class _Reading:
-    """The tables of a market on their way from files to arrays. Where the hold-out is at fault, they are encoded by
-    those of its columns which are not."""
+class Tables:
+    """What was read of a market's tables, by the file as market.toml names it, relative to `folder`. They are read one
+    after the other; only the hold-out's frame is kept to the end. Where the hold-out is at fault there is no `schema`,
+    and the tables are encoded by those of its columns which are not."""
 
-    def __init__(self, data: DataSettings, folder: Path, faults: TableFaults, profiled: bool) -> None:
-        self._data, self._folder, self._faults = data, folder, faults
-        self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
-        self._schema: Schema | None = None
-        self._profiler: Profiler | None = None
-        holdout = self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
-        if holdout is None:
-            return
-        before = faults.found
-        schema = self._schema = faults.caught(lambda: fit_schema(data, holdout, faults))
-        self._found.schema = schema if faults.found == before else None
-        if profiled and schema is not None and schema.columns:  # there is something to compare others with
-            columns = column_uses(schema, holdout.frame, data.features)
-            self._profiler = Profiler(holdout.frame, data.target, data.task, columns)
-
-    def tables(self, uses: Sequence[tuple[Use, Path]]) -> Tables:
+    def __init__(
+        self, data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: TableFaults, profiled: bool
+    ) -> None:
+        self.schema: Schema | None = None
+        self.encoded: dict[Path, EncodedTable] = {}
+        self.digests: dict[str, str] = {}
+        self.notes: list[Note] = []
+        self.profile: MarketProfile | None = None
+        self._data, self._faults = data, faults
+        self._encoding: Schema | None = None
+        self._profiles: dict[tuple[Use, Path], TableProfile] = {}
+        holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
+        self._profiler = None if holdout is None else self._learned(holdout, profiled)
         by_file: dict[Path, list[Use]] = {}
         for use, file in uses:
             by_file.setdefault(file, []).append(use)
         for file, purposes in by_file.items():
-            self._take(file, purposes)
+            table = holdout
+            if file != data.holdout:
+                who = [use.who for use in purposes]
+                table = faults.caught(partial(read_labelled, data, folder / file), who)
+            if table is not None:
+                self._take(file, table, purposes)
         if self._profiler is not None:
-            profiled = [(use, self._profiles[use, file]) for use, file in uses if (use, file) in self._profiles]
-            own, theirs = ([one for use, one in profiled if use.provider == whose] for whose in (False, True))
-            self._found.profile = self._profiler.market(own, theirs)
-        return self._found
+            profiles = [(use, self._profiles[use, file]) for use, file in uses if (use, file) in self._profiles]
+            own, theirs = (tuple(one for use, one in profiles if use.provider == whose) for whose in (False, True))
+            columns = self._profiler.columns
+            self.profile = MarketProfile(target=data.target, task=data.task, columns=columns, own=own, providers=theirs)
 
-    def _take(self, file: Path, uses: list[Use]) -> None:
-        who, name = [use.who for use in uses], file.as_posix()
-        table = self._holdout
-        if file != self._data.holdout:
-            table = self._faults.caught(lambda: read_labelled(self._data, self._folder / file), who)
-        if table is None:
-            return
-        self._found.digests[name] = table.digest
-        self._found.notes += [Note(name, note) for note in table.notes]
-        if table.unlabelled:
-            left = f"{table.unlabelled:,} of {table.unlabelled + len(table.frame):,} rows"
-            self._found.notes.append(Note(name, f"rows without {self._data.target!r} are left out", left))
-        if self._schema is not None:
-            faults = TableFaults()
-            encoded = self._schema.encode(table.frame, str(table.path), faults)
-            self._faults.add(f"{whose}{fault}" for fault in faults.found for whose in who)
-            if self._found.schema is not None and not faults.found:
-                self._found.encoded[file] = EncodedTable(*encoded)
-        if self._profiler is not None:
-            self._profile(self._profiler, file, table, uses)
+    def _learned(self, holdout: TableFile, profiled: bool) -> Profiler | None:
+        """Learns the encoding; gives what compares tables with the hold-out, where they are `profiled`."""
+        data, before = self._data, self._faults.found
+        schema = self._encoding = self._faults.caught(lambda: fit_schema(data, holdout, self._faults))
+        self.schema = schema if self._faults.found == before else None
+        if not profiled or schema is None or not schema.columns:
+            return None  # there is nothing to compare others with
+        return Profiler(holdout.frame, data.target, data.task, column_uses(schema, holdout.frame, data.features))
 
-    def _profile(self, profiler: Profiler, file: Path, table: TableFile, uses: list[Use]) -> None:
-        left, notes = table.unlabelled, table.notes
-        if left:
+    def _take(self, file: Path, table: TableFile, uses: list[Use]) -> None:
+        name, notes = file.as_posix(), table.notes
+        self.digests[name] = table.digest
+        self.notes += [Note(name, note) for note in notes]
+        if left := table.unlabelled:
+            rows = f"{left:,} of {left + len(table.frame):,} rows"
+            self.notes.append(Note(name, f"rows without {self._data.target!r} are left out", rows))
             notes += (f"{left:,} of its rows have no {self._data.target!r} and are left out: fill it in",)
-        measured = None
-        for use in uses:
-            if use is HOLDOUT:
-                profile = profiler.holdout
-            else:
-                profile = measured = measured or profiler.table(table.frame)
-            about = {"id": use.id, "file": file.as_posix(), "warnings": (*notes, *profile.warnings)}
-            self._profiles[use, file] = profile.model_copy(update=about)
+        if self._encoding is not None:
+            faults = TableFaults()
+            encoded = self._encoding.encode(table.frame, str(table.path), faults)
+            self._faults.add(f"{use.who}{fault}" for fault in faults.found for use in uses)
+            if self.schema is not None and not faults.found:
+                self.encoded[file] = EncodedTable(*encoded)
+        if self._profiler is not None:
+            measured = None
+            for use in uses:
+                if use is HOLDOUT:
+                    profile = self._profiler.holdout
+                else:
+                    profile = measured = measured or self._profiler.table(table.frame)
+                about = {"id": use.id, "file": name, "warnings": (*notes, *profile.warnings)}
+                self._profiles[use, file] = profile.model_copy(update=about)
 
 
 @dataclass(frozen=True)
 class MarketData:
-    """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
-
-    The market starts from the rows of `train`, `holdout` scores updates, and `audit` evaluates the purchase. `digests`
-    maps each file, as market.toml writes it, to the SHA-256 of what was read.
-    """
+    """A market's tables; `providers` has them by id, in the market's order, without those that are remote. The market
+    starts from the rows of `train`, `holdout` scores updates, and `audit` evaluates the purchase. `digests` maps each
+    file, as market.toml writes it, to the SHA-256 of what was read."""
 
     schema: Schema
-    holdout: EncodedTable
     providers: dict[str, EncodedTable]
     digests: dict[str, str]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...]
+    profile: MarketProfile | None
+    holdout: EncodedTable
     train: EncodedTable | None = None
     audit: EncodedTable | None = None
-    profile: MarketProfile | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -196,7 +179,7 @@ class MarketData:
 
 def load_data(market: MarketFile, folder: Path, profiled: bool = False) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
-    return data_of(market, folder, read_tables(market.data, uses_in(market), folder, FirstFault(), profiled))
+    return data_of(market, folder, Tables(market.data, uses_in(market), folder, FirstFault(), profiled))
 
 
 def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
@@ -217,9 +200,7 @@ def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
         for provider in market.providers
         if provider.file is not None and market.engine.kind != "federated"
     }
-    own = {"train": parts.get("train"), "audit": parts.get("audit")}
-    notes = tuple(tables.notes)
-    return MarketData(schema, parts["holdout"], providers, tables.digests, notes, profile=tables.profile, **own)
+    return MarketData(schema, providers, tables.digests, tuple(tables.notes), tables.profile, **parts)
 
 
 def divided(market: MarketFile, holdout: EncodedTable, where: str) -> dict[str, EncodedTable]:

@@ -33,16 +33,13 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
 
 def terms_of(market: MarketFile, rules: Mapping[str, Any], bounded_utility: bool = False) -> Terms:
     """The terms that a file fixes by itself, without what only data and model tell."""
+    offers = (ProviderTerms(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
     return Terms(
         seed=market.seed,
         budget=market.budget_minor,
         per_round=market.per_round,
         currency=market.currency,
-        roster=Roster(
-            tuple(
-                ProviderTerms(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers
-            )
-        ),
+        roster=Roster(tuple(offers)),
         rules=dict(rules),
         bounded_utility=bounded_utility,
         initial_model="",

@@ -21,15 +21,8 @@ Column: TypeAlias = "pd.Series[Any]"
 Floats: TypeAlias = npt.NDArray[np.float64]
 _OBJECT_KINDS: dict[str, Kind] = {
     "string": "text",
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "boolean": "number",
-    "empty": "number",
-    "date": "date",
-    "datetime": "date",
-    "datetime64": "date",
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty"), "number"),
+    **dict.fromkeys(("date", "datetime", "datetime64"), "date"),
 }
 SAMPLE = 1000
 """A look at so many different values decides."""
@@ -107,10 +100,8 @@ def plain(column: Column) -> Column:
 
 
 def as_numbers(column: Column, where: str, expected: str) -> Floats:
-    """The column as float64, NaN where a value is missing.
-
-    `expected` says who wants numbers, such as "the hold-out has numbers".
-    """
+    """The column as float64, NaN where a value is missing. `expected` says who wants numbers, such as "the hold-out has
+    numbers"."""
     column = plain(column)
     kind = kind_of(column)
     if kind == "text":

@@ -22,10 +22,8 @@ LIMIT = 10.0
 
 
 class NumericColumn(NumericFields):
-    """A column standardised as (value - mean) / scale; a constant column has scale 1.
-
-    A missing value is the hold-out's median. Where the hold-out misses some, `missing` adds a 0/1 feature.
-    """
+    """A column standardised as (value - mean) / scale; a constant column has scale 1. A missing value is the hold-out's
+    median. Where the hold-out misses some, `missing` adds a 0/1 feature."""
 
     @classmethod
     def fit(cls, name: str, values: Floats) -> NumericColumn:
@@ -64,11 +62,9 @@ class NumericColumn(NumericFields):
 
 
 class CategoricalColumn(CategoricalFields):
-    """A column as one 0/1 feature per category of the hold-out.
-
-    Where the hold-out has rare categories, `other` adds a feature for them and for all that it does not have;
-    otherwise those are all zeros. Where it misses values, `missing` adds a feature for these.
-    """
+    """A column as one 0/1 feature per category of the hold-out. Where the hold-out has rare categories, `other` adds a
+    feature for them and for all that it does not have; otherwise those are all zeros. Where it misses values, `missing`
+    adds a feature for these."""
 
     @property
     def width(self) -> int:
@@ -102,10 +98,8 @@ class CategoricalColumn(CategoricalFields):
 
 
 class HashedColumn(HashedFields):
-    """A column of many categories: each is a 1 in one of `buckets` features, which it may share with others.
-
-    A category has the same bucket, `bucket_of`, in every table; nothing of the hold-out's categories is kept.
-    """
+    """A column of many categories: each is a 1 in one of `buckets` features, which it may share with others. A category
+    has the same bucket, `bucket_of`, in every table; nothing of the hold-out's categories is kept."""
 
     @property
     def width(self) -> int:
@@ -127,11 +121,9 @@ class HashedColumn(HashedFields):
 
 
 class DateColumn(DateFields):
-    """A column of dates or times by `parts`: days, standardised, and places in the year, the week and the day.
-
-    A place in a cycle is its sine and cosine, so that Sunday is near Monday. A missing date has the hold-out's
-    median day and no place in any cycle; where the hold-out misses some, `missing` adds a 0/1 feature.
-    """
+    """A column of dates or times by `parts`: days, standardised, and places in the year, the week and the day. A place
+    in a cycle is its sine and cosine, so that Sunday is near Monday. A missing date has the hold-out's median day and
+    no place in any cycle; where the hold-out misses some, `missing` adds a 0/1 feature."""
 
     @classmethod
     def fit(cls, name: str, days: Floats, day_first: bool) -> DateColumn:

@@ -27,10 +27,8 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+([.,])\d+")
 
 @dataclass(frozen=True)
 class TableFormat:
-    """What is known of the market's text files; what is None is found out for each file.
-
-    `missing` are texts that stand for a missing value, beside the usual ones such as NA and an empty field.
-    """
+    """What is known of the market's text files; what is None is found out for each file. `missing` are texts that stand
+    for a missing value, beside the usual ones such as NA and an empty field."""
 
     separator: str | None = None
     decimal: str | None = None
@@ -50,10 +48,8 @@ class Found(NamedTuple):
 
 
 def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
-    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does.
-
-    Lines that lack fields are looked for at the beginning and at the very end.
-    """
+    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does. Lines
+    that lack fields are looked for at the beginning and at the very end."""
     text, notes = _as_utf8(raw, format.encoding)
     excel = _EXCEL_LINE.match(text)
     if excel:

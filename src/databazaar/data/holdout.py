@@ -40,11 +40,7 @@ TYPING_ERRORS = 0.05
 
 
 def chosen_columns(
-    names: list[str],
-    target: str,
-    features: Sequence[str] | None,
-    categorical: Sequence[str] | None,
-    where: str,
+    names: list[str], target: str, features: Sequence[str] | None, categorical: Sequence[str] | None, where: str
 ) -> list[str]:
     chosen = [name for name in names if name != target] if features is None else list(features)
     known, listed = set(names), set(chosen)

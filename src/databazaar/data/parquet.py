@@ -19,10 +19,8 @@ decimal, or a value inside a list."""
 
 
 def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tuple[pd.DataFrame, list[str]]:
-    """The table and its columns' names; none of the rows where a name is repeated.
-
-    An index with a name is a column, and so is one of texts or dates; one that only counts is none.
-    """
+    """The table and its columns' names; none of the rows where a name is repeated. An index with a name is a column,
+    and so is one of texts or dates; one that only counts is none."""
     room = table_room() if room is None else room
     with pq.ParquetFile(source) as file:
         schema = file.schema_arrow

@@ -28,14 +28,11 @@ class ColumnUse(ProfileRecord):
 
 
 class TableProfile(ProfileRecord):
-    """One table against the consumer's hold-out. Shares lie between 0 and 1.
-
-    `missing` is the share of empty cells; `unseen` that of the cells of categories whose value the hold-out does not
-    have; `outside` that of the numbers beyond the hold-out's least and largest; `shift` is how far the mean of
-    `shifted`, the column that moved most, lies from the hold-out's, in standard deviations. `balance` has the share of
-    each class. `copied` counts the hold-out's rows that are in this table too, `repeated` the rows that repeat another
-    one of the table.
-    """
+    """One table against the consumer's hold-out. Shares lie between 0 and 1. `missing` is the share of empty cells;
+    `unseen` that of the cells of categories whose value the hold-out does not have; `outside` that of the numbers
+    beyond the hold-out's least and largest; `shift` is how far the mean of `shifted`, the column that moved most, lies
+    from the hold-out's, in standard deviations. `balance` has the share of each class. `copied` counts the hold-out's
+    rows that are in this table too, `repeated` the rows that repeat another one of the table."""
 
     id: str = ""
     file: str = ""

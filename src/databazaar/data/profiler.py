@@ -11,7 +11,7 @@ import pandas as pd
 from databazaar.data.columns import distinct, holds_written_dates, is_identifier, listed, plain
 from databazaar.data.encoders import CategoricalColumn, DateColumn, HashedColumn, NumericColumn
 from databazaar.data.profile import Baseline, Measured, spelling
-from databazaar.data.profile_record import UNUSED, ColumnUse, MarketProfile, TableProfile, Understood
+from databazaar.data.profile_record import UNUSED, ColumnUse, TableProfile, Understood
 from databazaar.data.schema import REASONS, Schema
 from databazaar.data.schema_message import TaskKind
 
@@ -31,12 +31,10 @@ _KINDS: dict[type, Understood] = {
 
 class Profiler:
     """Profiles a market's tables one after the other against the hold-out, so that only that one stays in memory.
-
-    `columns` say how each column of the hold-out is read. Whose a table is, its profile does not say yet.
-    """
+    `columns` say how each column of the hold-out is read. Whose a table is, its profile does not say yet."""
 
     def __init__(self, holdout: pd.DataFrame, target: str, task: TaskKind, columns: Sequence[ColumnUse]) -> None:
-        self._columns, self._task = columns, task
+        self.columns = tuple(columns)
         used = {column.name: column.understood for column in columns if column.understood not in UNUSED}
         self._baseline = Baseline(holdout, target, task, used)
         self._own = self._baseline.measure(holdout, own=True)
@@ -62,16 +60,6 @@ class Profiler:
             *_repeated(measured),
         )
         return measured.profile.model_copy(update={"warnings": warnings})
-
-    def market(self, own: Sequence[TableProfile], providers: Sequence[TableProfile]) -> MarketProfile:
-        """The profile of the market; the hold-out's is the first of `own`."""
-        return MarketProfile(
-            target=self._baseline.target,
-            task=self._task,
-            columns=tuple(self._columns),
-            own=tuple(own),
-            providers=tuple(providers),
-        )
 
 
 def column_uses(schema: Schema, frame: pd.DataFrame, features: Sequence[str] | None) -> list[ColumnUse]:

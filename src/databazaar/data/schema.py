@@ -116,11 +116,9 @@ class Schema(SchemaMessage):
         where: str = "holdout.csv",
         faults: TableFaults | None = None,
     ) -> Schema:
-        """Learn the encoding from the hold-out; without `features`, every column but the target is one.
-
-        `day_first` says how to read 03/04/2024 where no date of its column shows the order. The first fault is raised;
-        where `faults` collect them, the encoding is that of the columns without one.
-        """
+        """Learn the encoding from the hold-out; without `features`, every column but the target is one. `day_first`
+        says how to read 03/04/2024 where no date of its column shows the order. The first fault is raised; where
+        `faults` collect them, the encoding is that of the columns without one."""
         faults = FirstFault() if faults is None else faults
         names = column_names(frame, where)
         check_target(names, target, where)

@@ -23,11 +23,13 @@ _Day = Annotated[float, Field(ge=-1e9, le=1e9)]
 _Label = Annotated[int, Field(ge=-LARGEST_LABEL, le=LARGEST_LABEL)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Exact types, and no field but those that are named."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class NumericFields(_Strict):
+class NumericFields(Strict):
     name: _Name
     mean: _Finite
     scale: _Scale
@@ -35,20 +37,20 @@ class NumericFields(_Strict):
     missing: bool
 
 
-class CategoricalFields(_Strict):
+class CategoricalFields(Strict):
     name: _Name
     categories: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=MAX_CATEGORIES)]
     other: bool
     missing: bool
 
 
-class HashedFields(_Strict):
+class HashedFields(Strict):
     name: _Name
     buckets: Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
     missing: bool
 
 
-class DateFields(_Strict):
+class DateFields(Strict):
     name: _Name
     parts: Annotated[tuple[DatePart, ...], Field(strict=False, min_length=1, max_length=4)]
     mean: _Day
@@ -58,14 +60,14 @@ class DateFields(_Strict):
     day_first: bool
 
 
-class LeftOut(_Strict):
+class LeftOut(Strict):
     """A column that tells nothing, or nothing that carries over to other rows: empty, constant, or an identifier."""
 
     name: _Name
     why: Reason
 
 
-class SchemaMessage(_Strict):
+class SchemaMessage(Strict):
     """What may stand in a schema from another party."""
 
     target: _Name

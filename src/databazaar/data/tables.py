@@ -28,7 +28,7 @@ from databazaar.data.schema_message import TaskKind
 from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
 
-__all__ = ["SUFFIXES", "Array", "Schema", "TableFile", "TableFormat", "labelled", "read_table"]
+__all__ = ["SUFFIXES", "Array", "Schema", "TableFile", "TableFormat", "labelled", "read_table", "table_suffix"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".csv.gz": ",", ".tsv.gz": "\t", ".txt.gz": "\t"}
 SUFFIXES = (*_SEPARATORS, ".parquet")
@@ -36,11 +36,9 @@ SUFFIXES = (*_SEPARATORS, ".parquet")
 
 @dataclass(frozen=True, eq=False)
 class TableFile:
-    """A table and the file that it was read from, in one read.
-
-    `digest` is the SHA-256 of the very bytes that `frame` was made from, and `notes` say what was assumed of them.
-    `unlabelled` counts the rows that `labelled` has left out.
-    """
+    """A table and the file that it was read from, in one read. `digest` is the SHA-256 of the very bytes that `frame`
+    was made from, and `notes` say what was assumed of them. `unlabelled` counts the rows that `labelled` has left
+    out."""
 
     path: Path
     frame: pd.DataFrame
@@ -54,13 +52,15 @@ class TableFile:
         return replace(self, frame=known, unlabelled=self.unlabelled + len(self.frame) - len(known))
 
 
-def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
-    """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names.
+def table_suffix(path: Path) -> str | None:
+    """How the name says that a file is a table: ".csv.gz" for north.csv.gz."""
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
-    The file is opened and read once. How a text file is written is found out, unless `format` says so.
-    """
-    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
-    if suffix is None:
+
+def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
+    """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names. The file is opened and
+    read once. How a text file is written is found out, unless `format` says so."""
+    if (suffix := table_suffix(path)) is None:
         raise BazaarError(
             f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
         )
@@ -85,15 +85,7 @@ def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
         raise BazaarError(f"{path}: the file is empty: write a header line and at least one row") from None
     except BazaarError as error:
         raise BazaarError(f"{path}: {error}") from None
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        NotImplementedError,
-        zlib.error,
-        pd.errors.ParserWarning,
-    ) as error:
+    except (OSError, EOFError, ValueError, KeyError, NotImplementedError, zlib.error, pd.errors.ParserWarning) as error:
         reason = _plainly(" ".join(str(error).split()).removesuffix(".")[:160])
         raise BazaarError(
             f"{path}: the file cannot be read as {suffix} ({reason}): correct it or save it again"

@@ -36,15 +36,12 @@ _MONTH = rf"(?:{'|'.join(_MONTHS)})[a-z]*"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?\s?(?P<half>am|pm)?"
 _DATE = (
     r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"
-    r"|(?P<first>\d{1,2})(?P<sign>[-/.])(?P<second_part>\d{1,2})(?P=sign)(?P<late_year>\d{4})"
-    r"|(?P<short_first>\d{2})(?P<short_sign>[-/.])(?P<short_second>\d{2})(?P=short_sign)(?P<short_year>\d{2})"
+    r"|(?P<first>\d{1,2})(?P<sign>[-/.])(?P<second_part>\d{1,2})(?P=sign)"
+    r"(?P<late_year>\d{4}|(?<=\d\d[-/.]\d\d[-/.])\d{2})"
     rf"|(?P<named_day>\d{{1,2}})[. -]{{1,2}}(?P<named_month>{_MONTH})[. ,-]{{1,2}}(?P<named_year>\d{{4}})"
     rf"|(?P<word_month>{_MONTH})\.? (?P<word_day>\d{{1,2}}),? (?P<word_year>\d{{4}})"
 )
-_WHEN = re.compile(
-    rf"(?:{_DATE})(?:(?:t|,?\s+){_CLOCK}\s?(?:z|utc|gmt|[+-]\d{{2}}(?::?\d{{2}})?)?)?",
-    re.IGNORECASE,
-)
+_WHEN = re.compile(rf"(?:{_DATE})(?:(?:t|,?\s+){_CLOCK}\s?(?:z|utc|gmt|[+-]\d{{2}}(?::?\d{{2}})?)?)?", re.IGNORECASE)
 _TIME = re.compile(_CLOCK, re.IGNORECASE)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
@@ -154,17 +151,12 @@ def days_in(texts: Sequence[str], day_first: bool | None = None) -> Read:
 def days_of(column: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """The days of a column of dates that pandas or Python holds, by the clock of their own time zone."""
     if pd.api.types.is_object_dtype(column.dtype):
-        return np.array([np.nan if pd.isna(value) else _ordinal(value) for value in column], dtype=np.float64)
-    clock = column.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+        here = (value.replace(tzinfo=None) if isinstance(value, dt.datetime) else value for value in column)
+        clock = np.array([None if pd.isna(value) else value for value in here], dtype="datetime64[us]")
+    else:
+        clock = column.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     days = clock.astype(np.int64) / 86_400e6
     return np.where(np.isnat(clock), np.nan, days)
-
-
-def _ordinal(value: dt.date) -> float:
-    if not isinstance(value, dt.datetime):
-        return float(value.toordinal() - _EPOCH)
-    clock = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
-    return value.toordinal() - _EPOCH + clock / 86_400
 
 
 def _order(found: Sequence[re.Match[str] | None], day_first: bool | None) -> bool:
@@ -174,12 +166,12 @@ def _order(found: Sequence[re.Match[str] | None], day_first: bool | None) -> boo
     for match in found:
         if match is None or match.re is _TIME:
             continue
-        first, second = match["first"] or match["short_first"], match["second_part"] or match["short_second"]
-        if first is None:
+        if match["first"] is None:
             continue
-        slashes = slashes or (match["sign"] or match["short_sign"]) == "/"
-        if (int(first) > 12) != (int(second) > 12):
-            votes[int(first) > 12] += 1
+        slashes = slashes or match["sign"] == "/"
+        first, second = int(match["first"]), int(match["second_part"])
+        if (first > 12) != (second > 12):
+            votes[first > 12] += 1
     if votes[True] != votes[False]:
         return votes[True] > votes[False]
     return not slashes if day_first is None else day_first
@@ -204,9 +196,8 @@ def _parts(match: re.Match[str], day_first: bool) -> tuple[int, int, int]:
         name = (match["named_month"] or match["word_month"])[:3].casefold()
         year, day = match["named_year"] or match["word_year"], match["named_day"] or match["word_day"]
         return int(year), _MONTHS.index(name) + 1, int(day)
-    first, second = int(match["first"] or match["short_first"]), int(match["second_part"] or match["short_second"])
-    year = int(match["late_year"] or match["short_year"])
-    if match["short_year"]:
+    first, second, year = int(match["first"]), int(match["second_part"]), int(match["late_year"])
+    if len(match["late_year"]) == 2:
         year += 2000 if year < 69 else 1900
     return (year, second, first) if day_first else (year, first, second)
 

@@ -58,9 +58,6 @@ class Account(BaseModel):
                 f"{path} cannot be read, so what was spent is not known: put it back from a copy"
             ) from None
 
-    def write(self, path: Path) -> None:
-        write_json(path, self.model_dump())
-
 
 class Accountant:
     """What has been spent from one account, in Rényi differential privacy. What consumers are told composes, so `cap`
@@ -73,29 +70,23 @@ class Accountant:
         self._account = Account.read(path)
         self.spent = epsilon_of(self._account.history, delta)
 
-    def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
-        """Raises RefusedError where one more answer of this kind would pass a cap."""
-        self._with(noise, rate, steps, consumer)
-
     def charge(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
-        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing.
-
-        What another process has written meanwhile counts: however many answer from one account, none is forgotten.
-        """
+        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing. What another process has
+        written meanwhile counts: however many answer from one account, none is forgotten."""
         try:
             with account_lock(self.path):
                 kept = Account.read(self.path)
                 if kept.history != self._account.history:
                     self.spent = epsilon_of(kept.history, self.delta)
                 self._account = kept
-                charged = self._with(noise, rate, steps, consumer)
-                charged.write(self.path)
+                charged = self.check(noise, rate, steps, consumer)
+                write_json(self.path, charged.model_dump())
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._account, self.spent = charged, charged.epsilon
 
-    def _with(self, noise: float, rate: float, steps: int, consumer: str) -> Account:
-        """The account with so many steps more, or RefusedError where that is over a cap."""
+    def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> Account:
+        """The account with one more answer of so many steps, or RefusedError where that would pass a cap."""
         known = self._account.consumers
         name = consumer if consumer in known or len(known) < MOST_CONSUMERS else OTHERS
         own = added(known.get(name, []), noise, rate, steps)
@@ -234,4 +225,4 @@ class Accounts:
     def _note(self, name: str, **changes: list[str]) -> None:
         path = self.folder / f"{name}.json"
         with account_lock(path):
-            Account.read(path).model_copy(update=changes).write(path)
+            write_json(path, {**Account.read(path).model_dump(), **changes})

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ class FederatedEngine(Engine):
         self._wait = wait
         self._quarantine = quarantine or Quarantine()
         self._keys = keys
-        self._consumer, self._contract = consumer, contract
+        self._parties = {"consumer": consumer, "contract": contract}
         self._evidence: Evidence | None = None
         self._sender: ReceiptSender | None = None
 
@@ -124,33 +124,29 @@ class FederatedEngine(Engine):
         request = self._request(ask.round, ask.seed, "update")
         judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
         signed = self._keep(ask, judged)
-        checked = self._collected(ask, names, judged)
-        for index, name in zip(ask.providers, names, strict=True):
-            reason = checked.failures.get(index)
-            self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
-        return replace(checked, signed=signed)
-
-    def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
-        """Each answer is freed once its row is written."""
 
         def taken(name: str) -> Tensor | Code:
             answer = judged.pop(name).answer if name in judged else QUARANTINED
             assert answer is not None  # an update was asked for
             return answer
 
-        return Replies.of(ask, (taken(name) for name in names))
+        checked = Replies.of(ask, map(taken, names))  # each answer is freed once its row is written
+        for index, name in zip(ask.providers, names, strict=True):
+            reason = checked.failures.get(index)
+            self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
+        return replace(checked, signed=signed)
 
     def _keep(self, ask: Ask, judged: dict[str, JudgedReply]) -> dict[int, str]:
         """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""
         if self._evidence is None or self._keys is None:
             return {}
-        kept = {i: one for i in ask.providers if (one := judged.get(self._names[i])) is not None and one.signed}
-        replies = {i: one.signed for i, one in kept.items() if one.signed is not None}
-        if replies:
-            certificates = {self._names[i]: one.certificate for i, one in kept.items()}
+        signed = {name: reply.signed for name, reply in judged.items() if reply.signed is not None}
+        if signed:
+            certificates = {name: judged[name].certificate for name in signed}
             self._evidence.note_certificates(self._keys.authority, certificates)
-            self._evidence.keep_replies(list(replies.values()))
-        return {i: reply.statement.digest for i, reply in replies.items()}
+            self._evidence.keep_replies(list(signed.values()))
+        places = {i: self._names[i] for i in ask.providers}
+        return {i: signed[name].statement.digest for i, name in places.items() if name in signed}
 
     def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Code]:
         """Who would not take the task now, and why: a question that costs nobody anything."""
@@ -174,20 +170,10 @@ class FederatedEngine(Engine):
         silent = {name for name, failure in failures.items() if failure.name != REFUSED}
         return held - (set(probed) - silent)
 
-    def _request(self, round: int, seed: int, kind: str) -> Request:
+    def _request(self, round: int, seed: int, kind: Literal["update", "describe"]) -> Request:
         oracle = self._task.oracle.model_copy(update={"step": step_at(self._step, round)})
-        return Request.model_validate(
-            {
-                "protocol": 3,
-                "kind": kind,
-                "run": self._run,
-                "round": round,
-                "seed": seed,
-                "consumer": self._consumer,
-                "contract": self._contract,
-                "task": self._task.model_copy(update={"oracle": oracle}),
-            }
-        )
+        task = self._task.model_copy(update={"oracle": oracle})
+        return Request(protocol=3, kind=kind, run=self._run, round=round, seed=seed, task=task, **self._parties)
 
     def _ask(
         self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float
@@ -206,8 +192,7 @@ class FederatedEngine(Engine):
     def _judge(self, name: str, data: Body, request: Request, params: Tensor | None, question: str) -> JudgedReply:
         signed_with = None if self._keys is None else self._keys.signed_with
         try:
-            heard = decode_reply(data, request, name, params, question, signed_with)
-            reply, update, fault, signed, certificate = heard
+            reply, update, fault, signed, certificate = decode_reply(data, request, name, params, question, signed_with)
         except MessageError as wrong:
             return JudgedReply(Code(str(wrong)))
         if fault:
@@ -266,8 +251,7 @@ class FederatedJob:
                     f"{name} is no member of the federation in {self.folder}: invite it with "
                     f"`bazaar federation invite {name}`, or take it out of market.toml"
                 )
-        transport = GrpcTransport(self.folder, self.consumer)
-        with transport:
+        with GrpcTransport(self.folder, self.consumer) as transport:
             transport.connected()
         return FederatedEngine(
             self.task,

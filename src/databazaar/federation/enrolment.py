@@ -63,7 +63,18 @@ class OperatorFolder(EnrolmentMarket):
 
     def authority(self, ca: Path | None, passphrase: Passphrase) -> pki.Authority:
         """The market's authority with its key, which may be in another folder."""
-        return pki.open_authority(self.folder, ca, passphrase, self.ca)
+        path = (ca or self.folder / "ca") / pki.KEY
+        if not path.is_file():
+            where = f"it was put into {self.ca}" if self.ca else "it is not in the market's folder"
+            raise BazaarError(
+                f"the key of the market's authority is not at {path} ({where}): give its folder with --ca"
+            )
+        found = pki.Authority(pki.load_key(path, passphrase), certificate_of(self.folder))
+        if found.key.public_key() != found.certificate.public_key():
+            raise BazaarError(
+                f"{path} is the key of another market's authority: give the folder of this one's with --ca"
+            )
+        return found
 
 
 def init_market(

@@ -47,17 +47,13 @@ def decode_frame(
     start = _LENGTH.size + size
     if size > most_header or start > len(message) or len(message) - start > most:
         raise WireError("a frame lies about its length")
-    return _header(message[_LENGTH.size : start]), memoryview(message)[start:]
-
-
-def _header(text: bytes) -> Header:
     try:
-        header = json.loads(text)
+        header = json.loads(message[_LENGTH.size : start])
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise WireError("a frame has no JSON header")
-    return header
+    return header, memoryview(message)[start:]
 
 
 def encode_bundle(header: Mapping[str, Any], parts: Mapping[str, Body]) -> bytes:
@@ -111,9 +107,9 @@ class ChunkAssembler:
         if self.received + len(piece) > self.size:
             raise OverflowError
         if self._memory is None:
-            start = _shift(piece)
-            size = self.size + _ALIGNMENT
-            self._memory = np.empty(size, np.uint8).data[start : start + self.size]
+            before = _START.size + int(_START.unpack_from(piece)[1]) if len(piece) >= _START.size else 0
+            start = -before % _ALIGNMENT  # so that the vector, which follows the header, is aligned
+            self._memory = np.empty(self.size + _ALIGNMENT, np.uint8).data[start : start + self.size]
         self._memory[self.received : self.received + len(piece)] = piece
         self.received += len(piece)
         return self.received == self.size
@@ -123,10 +119,3 @@ class ChunkAssembler:
         if self._memory is None or self.received != self.size:
             raise ValueError("the message is not complete")
         return self._memory
-
-
-def _shift(first: Body) -> int:
-    """The offset in memory at which a message's vector, which follows its header, is aligned to 8 bytes."""
-    if len(first) < _START.size:
-        return 0
-    return -(_START.size + int(_START.unpack_from(first)[1])) % _ALIGNMENT

@@ -85,16 +85,10 @@ class MarketServer:
             ("grpc.max_allowed_incoming_connections", 4 * MOST_PROVIDERS),
             ("grpc.so_reuseport", 0),
         ]
-        joining = {
-            "Join": grpc.stream_stream_rpc_method_handler(self._join),
-            "Hello": grpc.unary_unary_rpc_method_handler(self._hello),
-        }
+        stream, single = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
+        joining = {"Join": stream(self._join), "Hello": single(self._hello)}
         self._outside = _server(SERVICE, joining, MOST_PROVIDERS + 100, limits)
-        asking = {
-            "Ask": grpc.stream_stream_rpc_method_handler(self._ask),
-            "Command": grpc.unary_unary_rpc_method_handler(self._command),
-        }
-        self._inside = _server(LOCAL, asking, 1000)
+        self._inside = _server(LOCAL, {"Ask": stream(self._ask), "Command": single(self._command)}, 1000)
 
     def start(self) -> None:
         """Listens for providers, then for consumers: a consumer that can ask can ask all providers."""

@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor
 
-from databazaar.data.schema_message import SchemaMessage
+from databazaar.data.schema_message import SchemaMessage, Strict
 from databazaar.federation.fair_queue import LONGEST_NAME
 from databazaar.federation.frames import Body
 from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
@@ -84,11 +84,7 @@ def question_hash(*parts: Body) -> str:
     return digest.hexdigest()
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class ModelMessage(_Strict):
+class ModelMessage(Strict):
     """A built-in model by kind and sizes."""
 
     kind: ModelKind
@@ -97,7 +93,7 @@ class ModelMessage(_Strict):
     hidden: _Sizes
 
 
-class OracleMessage(_Strict):
+class OracleMessage(Strict):
     """A built-in oracle; `step` is this round's."""
 
     kind: OracleKind
@@ -110,7 +106,7 @@ class OracleMessage(_Strict):
     weight_decay: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
 
 
-class TaskMessage(_Strict):
+class TaskMessage(Strict):
     """The work, as a description. Without a model, only a provider's own callable understands the parameters."""
 
     model: ModelMessage | None
@@ -119,12 +115,9 @@ class TaskMessage(_Strict):
     table: SchemaMessage | None
 
 
-class Request(_Strict):
-    """`describe` asks whether the provider would take the task; `update` asks for an update.
-
-    `consumer` is for whom, and `contract` by which agreement: both are the market's word, and empty where there is
-    none, as at home.
-    """
+class Request(Strict):
+    """`describe` asks whether the provider would take the task; `update` asks for an update. `consumer` is for whom,
+    and `contract` by which agreement: both are the market's word, and empty where there is none, as at home."""
 
     protocol: Literal[3]
     kind: Literal["update", "describe"]
@@ -136,7 +129,7 @@ class Request(_Strict):
     task: TaskMessage
 
 
-class ReceiptMessage(_Strict):
+class ReceiptMessage(Strict):
     """A receipt for its provider to keep (federation/receipts.py): its text, signed by the market's server, with the
     server's certificate in PEM. `round` is how many rounds were settled by then."""
 
@@ -149,7 +142,7 @@ class ReceiptMessage(_Strict):
     certificate: Annotated[str, Field(max_length=LONGEST_CERTIFICATE)]
 
 
-class Reply(_Strict):
+class Reply(Strict):
     """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`. `question`
     is the hash of the bytes that it answers, and `signature` stands under both: they are empty where no party needs to
     prove anything, as in a market at home."""
@@ -210,11 +203,9 @@ def decode_receipt(data: Body) -> ReceiptMessage:
     return message
 
 
-def encode_reply(reply: Reply, update: Tensor | bytes | tuple[bytes, Body] | None = None) -> bytes:
+def encode_reply(reply: Reply, update: Tensor | tuple[bytes, Body] | None = None) -> bytes:
     """The reply's bytes. An update that a signature covers is given as `vector_parts` made it."""
-    if update is None or isinstance(update, Tensor):
-        update = vector_parts(update)
-    return b"".join((_message(reply), *((update,) if isinstance(update, bytes) else update)))
+    return b"".join((_message(reply), *(update if isinstance(update, tuple) else vector_parts(update))))
 
 
 def decode_reply(
@@ -225,12 +216,10 @@ def decode_reply(
     question: str = "",
     signed_with: SignedWith | None = None,
 ) -> VerifiedReply:
-    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError.
-
-    With `signed_with` the provider must have signed it, and by it the question and the update. The signer of a bad
-    update is answerable for it: the fault is returned, and not raised. Without, a reply need not say which question it
-    answers; one that does must say the right one.
-    """
+    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError. With `signed_with` the
+    provider must have signed it, and by it the question and the update. The signer of a bad update is answerable for
+    it: the fault is returned, and not raised. Without, a reply need not say which question it answers; one that does
+    must say the right one."""
     reply, at = _header(data, Reply)
     if reply.provider != provider:
         raise MessageError(Fault.OTHER_PROVIDER)

@@ -46,8 +46,8 @@ def load_key(path: Path, passphrase: Callable[[], str] | None = None) -> rsa.RSA
     """A private key; `passphrase` is called only where the key has one."""
     try:
         text = path.read_bytes()
-        locked = passphrase is not None and b"ENCRYPTED" in text
-        key = serialization.load_pem_private_key(text, passphrase().encode() if locked and passphrase else None)
+        secret = passphrase().encode() if passphrase is not None and b"ENCRYPTED" in text else None
+        key = serialization.load_pem_private_key(text, secret)
     except (OSError, ValueError, TypeError):  # not there, no key or another passphrase, or none where one is needed
         raise BazaarError(f"the key {path} cannot be read: check it and its passphrase, or put it back") from None
     if not isinstance(key, rsa.RSAPrivateKey):
@@ -99,10 +99,8 @@ def common_name(name: x509.Name) -> str:
 
 
 class Authority(NamedTuple):
-    """A market's certificate authority with its key at hand.
-
-    The server never needs the key, which may lie on another medium, with a passphrase.
-    """
+    """A market's certificate authority with its key at hand. The server never needs the key, which may lie on another
+    medium, with a passphrase."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
@@ -159,19 +157,6 @@ def make_authority(market: Path, name: str, elsewhere: Path | None, passphrase: 
 def certificate_of(market: Path) -> x509.Certificate:
     otherwise = f"the authority's certificate in {market / 'ca'} cannot be read: put it back from a backup"
     return read_certificate(market / "ca" / CERTIFICATE, otherwise)
-
-
-def open_authority(market: Path, elsewhere: Path | None, passphrase: Passphrase, kept: str = "") -> Authority:
-    """The authority of the market, with the key from `elsewhere` if given; `kept` is where it was put at first."""
-    path = (elsewhere or market / "ca") / KEY
-    if not path.is_file():
-        where = f"it was put into {kept}" if kept else "it is not in the market's folder"
-        raise BazaarError(f"the key of the market's authority is not at {path} ({where}): give its folder with --ca")
-    certificate = certificate_of(market)
-    key = load_key(path, passphrase)
-    if key.public_key() != certificate.public_key():
-        raise BazaarError(f"{path} is the key of another market's authority: give the folder of this one's with --ca")
-    return Authority(key, certificate)
 
 
 def record(market: Path, name: str, certificate: x509.Certificate) -> None:

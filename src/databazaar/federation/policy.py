@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isqrt, prod
 
 from databazaar.errors import BazaarError
@@ -84,22 +84,17 @@ class Policy:
         return max(1, min(work.at_once, (self.max_memory - work.memory) // work.row_memory))
 
 
-@dataclass
 class RateLimiter:
     """Lets so many questions through in an hour; what was not used is kept, up to one hour's number."""
 
-    most: int
-    clock: Callable[[], float] = time.monotonic
-    _left: float = field(init=False)
-    _seen: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._left, self._seen = float(self.most), self.clock()
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = float(most), clock
+        self._left, self._seen = self._most, clock()
 
     def let_through(self) -> None:
         """Raises RefusedError where there were too many."""
-        now = self.clock()
-        self._left = min(float(self.most), self._left + (now - self._seen) * self.most / _HOUR)
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._seen) * self._most / _HOUR)
         self._seen = now
         if self._left < 1:
             raise RefusedError("too-many-questions")
@@ -133,9 +128,7 @@ class AccessLimit:
 @dataclass(frozen=True)
 class Work:
     """One answer's work. `products` are multiplications; those of the largest piece that is not interrupted apart.
-
-    `row_memory` is what each row adds to `memory` that stands in memory at once; `at_once` are those rows.
-    """
+    `row_memory` is what each row adds to `memory` that stands in memory at once; `at_once` are those rows."""
 
     parameters: int
     samples: int
@@ -149,11 +142,9 @@ class Work:
 
 def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool) -> Work:
     """The work of one answer over so many rows; `private` with differential privacy."""
-    made = built_in(oracle, rows)
-    batch = rows if oracle.kind == "full-gradient" else min(oracle.batch_size, rows)
-    steps = made.step_count(rows) if isinstance(made, LocalSGD) else 1
-    samples = rows * oracle.epochs if isinstance(made, LocalSGD) else rows
-    if isinstance(made, LocalSGD) and oracle.steps is not None:
+    batch, steps = batch_and_steps(oracle, rows)
+    samples = rows * oracle.epochs if oracle.kind == "local-sgd" else rows
+    if oracle.kind == "local-sgd" and oracle.steps is not None:
         samples = min(samples, oracle.steps * oracle.batch_size)
     parameters, inputs = width(model), prod(model.inputs)
     copied, activations, products = _per_row(model)
@@ -171,6 +162,13 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
         row_memory=(copied + _COPIES_OF_ACTIVATIONS * activations) * _FLOAT + one_by_one,
         at_once=at_once,
     )
+
+
+def batch_and_steps(oracle: OracleMessage, rows: int) -> tuple[int, int]:
+    """The rows of one step, and how many steps there are."""
+    made = built_in(oracle, rows)
+    batch = rows if oracle.kind == "full-gradient" else min(oracle.batch_size, rows)
+    return batch, made.step_count(rows) if isinstance(made, LocalSGD) else 1
 
 
 def built_in(oracle: OracleMessage, rows: int) -> Oracle:

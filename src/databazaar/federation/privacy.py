@@ -23,7 +23,7 @@ from torch.func import functional_call, grad, vmap
 from databazaar.engines.protocol import LIMIT
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.messages import OracleMessage
-from databazaar.federation.policy import ROWS_AT_ONCE, built_in
+from databazaar.federation.policy import ROWS_AT_ONCE, batch_and_steps, built_in
 from databazaar.federation.table import Data
 from databazaar.learning.oracles import Descent, LocalSGD
 from databazaar.learning.task import Task
@@ -68,19 +68,14 @@ class PrivateUpdates:
 
 def _work(oracle: OracleMessage, rows: int) -> tuple[float, int]:
     """The sample rate and the number of steps of one answer."""
-    if oracle.kind == "full-gradient":
-        return 1.0, 1
-    made = built_in(oracle, rows)
-    batch = min(oracle.batch_size, rows)
-    return batch / rows, made.step_count(rows) if isinstance(made, LocalSGD) else 1
+    batch, steps = batch_and_steps(oracle, rows)
+    return batch / rows, steps
 
 
 def clipped_sum(task: Task, data: Data, params: Tensor, clip: float, rows_at_once: int = ROWS_AT_ONCE) -> Tensor:
-    """Σ over rows of that row's gradient, each scaled down to norm `clip` where it is longer.
-
-    A row without a known label (−1, or NaN) adds nothing, and neither does one whose gradient is not finite. All
-    chunks have one shape, the last is filled up: so a row's gradient is the same number whichever rows go with it.
-    """
+    """Σ over rows of that row's gradient, each scaled down to norm `clip` where it is longer. A row without a known
+    label (−1, or NaN) adds nothing, and neither does one whose gradient is not finite. All chunks have one shape, the
+    last is filled up: so a row's gradient is the same number whichever rows go with it."""
     assert task.model is not None
     model, layout = task.model, task.layout
 

@@ -68,18 +68,16 @@ class Waiting:
     def put(self, question: Question | None) -> None:
         with self._change:
             self._questions.append(question)
-            while len(self._questions) > 1 and self._too_many():
-                self._questions.popleft()
+            held = sum(len(waiting[3]) for waiting in self._questions if waiting is not None)
+            while len(self._questions) > 1 and (len(self._questions) > self._most or held > self._most_bytes):
+                gone = self._questions.popleft()
+                held -= 0 if gone is None else len(gone[3])
             self._change.notify()
 
     def get(self) -> Question | None:
         with self._change:
             self._change.wait_for(lambda: bool(self._questions))
             return self._questions.popleft()
-
-    def _too_many(self) -> bool:
-        held = sum(len(question[3]) for question in self._questions if question is not None)
-        return len(self._questions) > self._most or held > self._most_bytes
 
 
 class Incoming:
@@ -123,12 +121,7 @@ class ProviderNode:
     after a pause that grows."""
 
     def __init__(
-        self,
-        kit: Path,
-        handler: Handler,
-        max_bytes: int = MAX_BYTES,
-        longest_pause: float = 30.0,
-        at_once: int = 1,
+        self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0, at_once: int = 1
     ) -> None:
         self.kit = load_kit(kit)
         self.connected = threading.Event()
@@ -245,12 +238,9 @@ class ProviderNode:
         stream, number, until, payload = question
         if time.monotonic() >= until or number not in stream.open:
             return True
-        code: str = ""
-        reply: Body = b""
         try:
             reply = self._handler(payload)
-            if len(reply) > self._max_bytes:
-                code, reply = Lost.TOO_LARGE, b""
+            code, reply = (Lost.TOO_LARGE, b"") if len(reply) > self._max_bytes else ("", reply)
         except Exception:
             log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
             code, reply = Lost.PROVIDER_ERROR, b""
@@ -260,10 +250,8 @@ class ProviderNode:
 
 
 def only_copy(key: Path) -> socket.socket:
-    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider.
-
-    Where names like these are not known, as on other systems than Linux, nothing is held.
-    """
+    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider. Where names like
+    these are not known, as on other systems than Linux, nothing is held."""
     held = socket.socket(socket.AF_UNIX)
     try:
         held.bind(b"\0databazaar-kit-" + hashlib.sha256(key.read_bytes()).hexdigest().encode())

@@ -14,12 +14,11 @@ from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.messages import ReceiptMessage, decode_reply, encode_request, question_hash
 from databazaar.federation.receipts import MOST_ACCESSES, Freed, Hearing, Notice, Receipt, Settled
-from databazaar.federation.transport import MessageError
+from databazaar.federation.transport import MessageError, Transport
 from databazaar.ledger.chain import Entry
 
 if TYPE_CHECKING:
     from databazaar.federation.signatures import MarketKeys
-    from databazaar.federation.transport import Transport
 
 EVERY = 10
 """Rounds from one receipt to the next."""
@@ -124,15 +123,9 @@ class ReceiptSender:
 
     def _taken(self, name: str, receipt: Receipt, seconds: float) -> bool:
         """Whether the provider says, by its signature, that it has kept the receipt."""
-        message = ReceiptMessage(
-            protocol=2,
-            kind="receipt",
-            run=self._run,
-            round=receipt.rounds,
-            receipt=receipt.text.decode(),
-            signature=self._keys.signer.sign(receipt.text),
-            certificate=self._keys.certificate,
-        )
+        signed = {"receipt": receipt.text.decode(), "signature": self._keys.signer.sign(receipt.text)}
+        signed["certificate"] = self._keys.certificate
+        message = ReceiptMessage(protocol=2, kind="receipt", run=self._run, round=receipt.rounds, **signed)
         payload = encode_request(message)
         replies, _ = self._transport.request([name], payload, seconds)
         if name not in replies:

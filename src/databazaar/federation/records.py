@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -117,36 +118,19 @@ class Earnings:
     """Paid and released, by the market's receipts."""
 
 
-@dataclass(frozen=True)
-class ConsumerEarnings:
-    """What a provider answered one consumer in all its runs, and earned by receipts, in minor units."""
-
-    consumer: str
-    runs: int
-    answered: int
-    refused: int
-    failed: int
-    acknowledged: int
-    earned: int
-    held: int
-
-
-def by_consumer(lines: Sequence[Earnings]) -> list[ConsumerEarnings]:
-    """The runs of each consumer put together, in the order of their first."""
-    runs: dict[str, list[Earnings]] = {}
+def by_consumer(lines: Sequence[Earnings]) -> dict[str, Counter[str]]:
+    """What was answered to each consumer in all its `runs`, in the order of their first, and earned by receipts."""
+    found: dict[str, Counter[str]] = {}
     for line in lines:
-        runs.setdefault(line.consumer, []).append(line)
-    counted = ("answered", "refused", "failed", "acknowledged", "earned", "held")
-    return [
-        ConsumerEarnings(consumer, len(own), **{name: sum(getattr(line, name) for line in own) for name in counted})
-        for consumer, own in runs.items()
-    ]
+        own = {
+            name: getattr(line, name) for name in ("answered", "refused", "failed", "acknowledged", "earned", "held")
+        }
+        found.setdefault(line.consumer, Counter()).update({"runs": 1, **own})
+    return found
 
 
 def earnings(
-    record: AccessRecord,
-    statement: dict[str, object] | None = None,
-    receipts: Sequence[Receipt] = (),
+    record: AccessRecord, statement: dict[str, object] | None = None, receipts: Sequence[Receipt] = ()
 ) -> list[Earnings]:
     """One line a run, in the order they began; a statement is compared with the run that it is for, or else with the
     last one. `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the
@@ -164,16 +148,13 @@ def earnings(
             f"{', '.join(runs)}"
         )
     compared = stated or (list(runs)[-1] if runs else "")
-    lines = []
-    for name, answers in runs.items():
-        own = [receipt for receipt in receipts if receipt.run == name]
-        lines.append(_line(name, answers, statement if name == compared else None, own))
-    return lines
+    return [_line(run, answers, statement if run == compared else None, receipts) for run, answers in runs.items()]
 
 
 def _line(
     run: str, answers: list[Answer], statement: dict[str, object] | None, receipts: Sequence[Receipt]
 ) -> Earnings:
+    receipts = [receipt for receipt in receipts if receipt.run == run]
     ok = {a.round for a in answers if a.status == "ok"}
     counted = Earnings(
         run=run,

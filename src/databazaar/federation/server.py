@@ -193,9 +193,7 @@ def _check_port(market: enrolment.OperatorFolder, wait: float = 5.0) -> None:
     """Refuse a port that something listens on; a server just killed may hold it a moment more."""
 
     def free() -> bool:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("", market.port))
+        with contextlib.suppress(OSError), socket.create_server(("", market.port)):
             return True
         return False
 

@@ -32,10 +32,8 @@ class Signer:
 
 @lru_cache(maxsize=4096)
 def issued(certificate: str, authority: str, name: str, *, server: bool = False) -> rsa.RSAPublicKey | None:
-    """The key of a certificate in PEM, if this authority has issued it for this name and for this end.
-
-    The date plays no part: what was signed with a certificate holds after it has expired.
-    """
+    """The key of a certificate in PEM, if this authority has issued it for this name and for this end. The date plays
+    no part: what was signed with a certificate holds after it has expired."""
     try:
         leaf = x509.load_pem_x509_certificate(certificate.encode("ascii"))
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode("ascii")))

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -60,11 +61,9 @@ class Recent(Generic[Key, Value]):
         """Keeps a value of so many bytes, and lets go of those that were not used for longest."""
         self._kept[key] = value, size
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and self._too_much():
-            self._kept.popitem(last=False)
-
-    def _too_much(self) -> bool:
-        return len(self._kept) > self._most or sum(size for _, size in self._kept.values()) > self._most_bytes
+        held = sum(size for _, size in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > self._most or held > self._most_bytes):
+            held -= self._kept.popitem(last=False)[1][1]
 
 
 def opened(message: SchemaMessage) -> Schema:
@@ -80,7 +79,6 @@ class Table:
 
     path: Path
     schemas: AcceptedSchemas = field(default_factory=AcceptedSchemas)
-    _file: TableFile | None = field(default=None, compare=False, repr=False)
     _encoded: Recent[str, Data] = field(default_factory=Recent, compare=False, repr=False)
 
     @classmethod
@@ -90,14 +88,12 @@ class Table:
         refuse_small_table(len(table.frame), str(path))
         return table
 
-    @property
+    @cached_property
     def file(self) -> TableFile:
         """The rows, and the SHA-256 of the bytes that they were read from."""
-        if self._file is None:
-            from databazaar.data.tables import read_table
+        from databazaar.data.tables import read_table
 
-            self._file = read_table(self.path)
-        return self._file
+        return read_table(self.path)
 
     @property
     def frame(self) -> pd.DataFrame:

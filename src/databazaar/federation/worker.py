@@ -133,12 +133,7 @@ class ProviderWorker:
         return self._reply(message, question, "ok", "", None)
 
     def _reply(
-        self,
-        request: Request | ReceiptMessage,
-        question: str,
-        status: Status,
-        code: ReplyCode,
-        update: Tensor | None,
+        self, request: Request | ReceiptMessage, question: str, status: Status, code: ReplyCode, update: Tensor | None
     ) -> bytes:
         """The reply, signed where there is a key. What is signed is recorded first."""
         private = self._privacy if isinstance(request, Request) else None

@@ -60,9 +60,8 @@ def distribution(report: Report) -> Figure:
     figure, axes = style.chart("Chance of being asked next", height=style.height_for(len(p)))
     least, most = float(p.min()), float(p.max())
     linear = least * 20 >= most
-    norm = (
-        Normalize(0.0, most) if linear else LogNorm(max(least, most / 1000), most, clip=True)
-    )  # three decades at most
+    thousandth = most / 1000  # three decades at most
+    norm = Normalize(0.0, most) if linear else LogNorm(max(least, thousandth), most, clip=True)
     extent = (-0.5, columns - 0.5, len(p) - 0.5, -0.5)
     look: dict[str, Any] = {"aspect": "auto", "cmap": "viridis", "interpolation_stage": "data"}
     image = axes.imshow(p, norm=norm, extent=extent, **look)

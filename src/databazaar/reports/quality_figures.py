@@ -21,10 +21,8 @@ MOST_POINTS = 5000
 
 @style.styled
 def calibration(evaluation: Evaluation) -> Figure:
-    """What the model says beside what is so: of rows that it calls 80 % likely, 80 % should be right.
-
-    With two classes it is the second one's chance; with more, that of the class which the model takes.
-    """
+    """What the model says beside what is so: of rows that it calls 80 % likely, 80 % should be right. With two classes
+    it is the second one's chance; with more, that of the class which the model takes."""
     p, y = evaluation.answers, evaluation.y
     two = p.shape[1] == 2
     said = p[:, 1] if two else p.max(1)

@@ -98,11 +98,10 @@ def defence(report: Report) -> dict[str, Any]:
         return {"defended": None}
     kinds = ("leak", "no-data", "in-doubt", "alike")
     told = sorted((one for one in defended.rulings if one.what in kinds), key=lambda one: kinds.index(one.what))
+    places = report.lines.best_paid(MOST_NAMED) if report.lines.many else range(len(defended.stands))
     return {
         "defended": defended,
-        "stands": [defended.stands[place] for place in report.lines.best_paid(MOST_NAMED)]
-        if report.lines.many
-        else defended.stands,
+        "stands": [defended.stands[place] for place in places],
         "rulings": told[:MOST_RULINGS],
         "all_rulings": len(told),
         "cleared": {one.provider: one.round for one in defended.rulings if one.what == "cleared"},
@@ -190,10 +189,8 @@ def _change(report: Report) -> str:
 def write_report(folder: RunFolder, out: Path | None = None, *, others_tables: bool = True) -> Path:
     """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far. With `out`,
     the page alone is written there, and nothing into the run's folder. Without `others_tables` the page says nothing of
-    what providers' tables are like: they may not be the reader's to know.
-
-    Where the audit fails the page says so, and the statement that is there is left alone.
-    """
+    what providers' tables are like: they may not be the reader's to know. Where the audit fails the page says so, and
+    the statement that is there is left alone."""
     report, found = folder.report_and_audit()
     drawn = draw_all(report)
     page = page_of(folder, report, found, folder.title, drawn, others_tables)

@@ -33,10 +33,8 @@ def heading(report: Report) -> dict[str, Any]:
 
 def statement_dict(report: Report) -> dict[str, Any]:
     """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
-
     Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too. Gains
-    are for one unit of the currency, shares are parts of 1.
-    """
+    are for one unit of the currency, shares are parts of 1."""
     places, defended = report.lines.best_paid(everybody=True), report.defended
     told = {
         **heading(report),
@@ -101,11 +99,8 @@ def statement_csv(report: Report) -> str:
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:
     """Some lines of a statement. Each also says which run it is of: a line may end up in another table."""
     about = heading(report)
-    rows = []
-    for line in lines:
-        cells = [Decimal(line[name]) if name.endswith("_amount") else line[name] for name in columns]
-        rows.append([*cells, *about.values()])
-    return csv_text([*columns, *about], rows)
+    cells = ([Decimal(line[name]) if name.endswith("_amount") else line[name] for name in columns] for line in lines)
+    return csv_text([*columns, *about], ([*row, *about.values()] for row in cells))
 
 
 def standing_columns(report: Report) -> list[str]:

@@ -129,9 +129,7 @@ def inline_svg(figure: Figure, name: str) -> Drawing:
     markup = as_svg(figure)
     markup = markup[markup.index("<svg") :]
     markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
-    markup = re.sub(r'\bid="', f'id="{name}-', markup)
-    markup = re.sub(r'href="#', f'href="#{name}-', markup)
-    markup = re.sub(r"url\(#", f"url(#{name}-", markup)
+    markup = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", markup)
     markup = re.sub(r"\n\s*", "\n", markup)
     opening = re.match(r'<svg[^>]*viewBox="([^"]+)"[^>]*>', markup)
     assert opening is not None, "matplotlib wrote an SVG without a view box"

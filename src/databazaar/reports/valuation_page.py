@@ -74,15 +74,6 @@ def mean_amount(currency: Currency, minor: float, seeds: int) -> str:
     return f"{tenths.scaleb(-currency.decimals - 1):f}"
 
 
-def interval(currency: Currency, outcome: MethodOutcome, place: int) -> str:
-    """A provider's interval, as a person reads it; a dash where there are too few seeds for one."""
-    sure = outcome.stability
-    if sure is None:
-        return "(–)"
-    low, high = (mean_amount(currency, end, sure.seeds) for end in (sure.low[place], sure.high[place]))
-    return f"({low}–{high})"
-
-
 def stops(outcome: MethodOutcome) -> list[str]:
     return list(dict.fromkeys(result.stopped for result in outcome.results))
 
@@ -101,12 +92,13 @@ def payout_rows(comparison: Comparison, currency: Currency) -> list[tuple[str, l
     for place in comparison.ranked:
         cells = []
         for outcome in comparison.outcomes:
-            mean = float(outcome.payouts[:, place].mean())
-            if seeds == 1:
-                shown = amount(currency, round(mean))
-            else:
-                mark = " ✓" if outcome.stability is not None and outcome.stability.survives[place] else ""
-                shown = f"{mean_amount(currency, mean, seeds)} {interval(currency, outcome, place)}{mark}"
+            mean, sure = float(outcome.payouts[:, place].mean()), outcome.stability
+            shown = amount(currency, round(mean)) if seeds == 1 else mean_amount(currency, mean, seeds)
+            if sure is not None:
+                low, high = (mean_amount(currency, end[place], seeds) for end in (sure.low, sure.high))
+                shown += f" ({low}–{high}){' ✓' if sure.survives[place] else ''}"
+            elif seeds > 1:
+                shown += " (–)"
             cells.append((shown, round(mean * seeds)))
         rows.append((comparison.providers[place], cells))
     return rows

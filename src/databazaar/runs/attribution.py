@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.ledger.rounds import Numbers, Places
 from databazaar.runs.explanation import Reason, Reasons
 from databazaar.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
-
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 STRETCH = 8
 """Answers are compared within stretches of whole rounds with so many draws or more, because gains shrink over time."""
@@ -76,12 +74,10 @@ class Ratio(NamedTuple):
 
 
 class ProviderComparison(NamedTuple):
-    """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
-
-    `per_coin` is what a coin brought, and `ahead` how much more that is than what a coin paid to the others brought at
-    the same time. `steadily` is the same with every stretch in units of its own gains, which is tested against chance;
-    `steadily_each` is that for an access. `dearness` is the price beside that of the others.
-    """
+    """All that answers tell of each provider, with gains in units of `scale`, the largest of them. `per_coin` is what a
+    coin brought, and `ahead` how much more that is than what a coin paid to the others brought at the same time.
+    `steadily` is the same with every stretch in units of its own gains, which is tested against chance; `steadily_each`
+    is that for an access. `dearness` is the price beside that of the others."""
 
     scale: float
     gain: Numbers
@@ -141,13 +137,11 @@ def _stretches(report: Report) -> Places:
 
 @dataclass(frozen=True)
 class Attribution:
-    """What one provider brought for its pay, and why it was asked as often as it was.
-
-    A coin is one unit of the currency. `gain` is the sum over all paid accesses; `mean_gain` and `mean_price` are those
-    of one access. `ahead` is how much more a coin brought than one that was paid to the others at about the same time.
-    Errors are standard errors. `share` is the provider's part of all pay; at the start and at the end it is the part
-    of the money that the sampler's chances would give it. None is what nothing is known of.
-    """
+    """What one provider brought for its pay, and why it was asked as often as it was. A coin is one unit of the
+    currency. `gain` is the sum over all paid accesses; `mean_gain` and `mean_price` are those of one access. `ahead` is
+    how much more a coin brought than one that was paid to the others at about the same time. Errors are standard
+    errors. `share` is the provider's part of all pay; at the start and at the end it is the part of the money that the
+    sampler's chances would give it. None is what nothing is known of."""
 
     provider: str
     gain: float

@@ -22,7 +22,6 @@ from databazaar.vectors import Tensors, layout_digest, measure_packed
 if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
 
-PIECE = 2**20
 NOTED = {"schema": RUN, "profile": "profile.json"}
 """Where that stands whose digests are in the ledger's first entry, for runs from the command line."""
 
@@ -89,13 +88,8 @@ def _why_summary_differs(folder: RunFolder, audit: Audit) -> Iterator[str]:
     if summary.get("ledger_head") != audit.head:
         yield f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
     for name, value in expected.items():
-        if name not in summary or _spelled(summary[name]) != _spelled(value):
+        if name not in summary or json.dumps(summary[name]) != json.dumps(value):  # true is not 1, and 1 is not 1.0
             yield f"{SUMMARY} says {name} = {ascii(summary.get(name))[:80]}, and the ledger {value!r}: it was changed"
-
-
-def _spelled(value: object) -> str:
-    """One spelling for each value: true is not 1 here, and 1 is not 1.0."""
-    return json.dumps(value)
 
 
 def _why_models_differ(folder: RunFolder, audit: Audit, terms: Terms) -> Iterator[str]:
@@ -137,11 +131,10 @@ def _why_card_differs(
         return
     card, _ = read_description(place, folder.path)
     refuse_other_size(card, sum(math.prod(shape) for _, shape in tensors), place)
+    where = (place / CARD).relative_to(folder.path)
     if card.frozen != frozen:
-        where = (place / CARD).relative_to(folder.path)
         yield f"{where} names other frozen weights than the ledger's first entry: it was changed"
     if card.model_hash != model or card.tables != folder.tables():
-        where = (place / CARD).relative_to(folder.path)
         yield f"{where} tells of another model than the ledger, or of other tables than {RUN}: one of them was changed"
 
 
@@ -158,11 +151,8 @@ def noted_digest(folder: RunFolder, name: str) -> str | None:
 
 def seal_of(ledger: Path, within: Path) -> str | None:
     """The SHA-256 of the ledger's file, where it is one."""
-    sealed = hashlib.sha256()
     try:
         with open_plain(ledger, within) as file:
-            while piece := file.read(PIECE):
-                sealed.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         return None
-    return sealed.hexdigest()

@@ -28,12 +28,9 @@ STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "fla
 @dataclass(frozen=True)
 class Ruling:
     """One verdict: what was found of a provider, by a `figure` beside its `limit`, after so many `answers` of its owner
-    (where it is like another: of its own).
-
-    `round` is None at the close. `entry` and `hash` are the number and the hash of the ledger's entry that bears the
-    figure. `other` is whom it is like. `released` and `returned` are the held-back pay that was settled by it; the
-    figure is None where there were too few answers for one.
-    """
+    (where it is like another: of its own). `round` is None at the close. `entry` and `hash` are the number and the hash
+    of the ledger's entry that bears the figure. `other` is whom it is like. `released` and `returned` are the held-back
+    pay that was settled by it; the figure is None where there were too few answers for one."""
 
     what: str
     provider: str
@@ -62,11 +59,10 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Stand:
-    """How one provider stands. `left_out` of its answers did harm and are not in the average, `not_new` were not new
-    to anybody. `held_back`, `released` and `returned` are pay that was held back: still, paid later, or back to the
-    consumer.
-    `cut` is what else its answers were paid less than quoted: for being left out, in the round of a merger, or flagged.
-    `shares_with` are those in whose arm it is."""
+    """How one provider stands. `left_out` of its answers did harm and are not in the average, `not_new` were not new to
+    anybody. `held_back`, `released` and `returned` are pay that was held back: still, paid later, or back to the
+    consumer. `cut` is what else its answers were paid less than quoted: for being left out, in the round of a merger,
+    or flagged. `shares_with` are those in whose arm it is."""
 
     provider: str
     standing: Standing
@@ -164,7 +160,9 @@ def defended_by(audit: Audit) -> Defended | None:
     detector = rules.sampler.detector(audit.state, len(ids))
     curves = record.figures.curves(len(ids))
     rulings = [*_rulings(record, ids, detector, curves), *_in_doubt(audit, detector, record)]
-    void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
+    not_new = {(round, i) for round, i, reason in record.rounds.failures if reason == NOT_NEW}
+    not_new_of = Counter(i for _, i in not_new)  # who was drawn twice has answered once
+    flags = {one.provider: one.round for one in rulings if one.flags}
     merged = [one.round for one in rulings if one.what == "alike"]
     arms, sharing = detector.arm.tolist(), defaultdict[float, list[str]](list)
     for arm, provider in zip(arms, ids, strict=True):
@@ -175,7 +173,7 @@ def defended_by(audit: Audit) -> Defended | None:
             STANDINGS[float(detector.standing[i])],
             int(detector.answers[i]),
             len(_left_out(rules.defence, curves[i])),
-            void[i],
+            not_new_of[i],
             book.held_back.get(provider, 0),
             book.released.get(provider, 0),
             book.returned.get(provider, 0),
@@ -235,20 +233,8 @@ def _left_out(defence: Defence, curve: Curve) -> Places:
     return curve.rounds[curve.harm > defence.screen] if defence.screen is not None else curve.rounds[:0]
 
 
-def _void(rounds: Rounds, providers: int) -> list[int]:
-    """How many answers of each were not new to anybody; who was drawn twice has answered once."""
-    found = {(round, i) for round, i, reason in rounds.failures if reason == NOT_NEW}
-    times = Counter(i for _, i in found)
-    return [times[i] for i in range(providers)]
-
-
 def _cut(
-    defence: Defence,
-    rounds: Rounds,
-    place: int,
-    curve: Curve,
-    flagged: int | None,
-    merged: Sequence[int | None],
+    defence: Defence, rounds: Rounds, place: int, curve: Curve, flagged: int | None, merged: Sequence[int | None]
 ) -> int:
     """What a provider was paid less than quoted, beside held-back pay: flagged, merged with another, or left out."""
     less = set() if defence.pay_left_out else set(_left_out(defence, curve).tolist())

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.codes import counted
-from databazaar.runs.trajectory import Barred, Numbers, Trajectory
+from databazaar.ledger.rounds import Numbers
+from databazaar.runs.trajectory import Barred, Trajectory
 
 if TYPE_CHECKING:
     from databazaar.runs.attribution import ProviderComparison, Ratio

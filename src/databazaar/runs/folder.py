@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,6 @@ from databazaar.runs.report import Report, report_from
 from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
-    from io import FileIO
-
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -160,10 +159,8 @@ class RunFolder(Notes):
             write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode(), within=self.path)
 
     def finish(self, best: Tensor, task: Task, last: Tensor) -> Report:
-        """Writes the best model and the last, and the summary, which seals the ledger's file.
-
-        May be done again after a crash.
-        """
+        """Writes the best model and the last, and the summary, which seals the ledger's file. May be done again after a
+        crash."""
         return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
 
     def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:

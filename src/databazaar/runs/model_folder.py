@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from databazaar import __version__
-from databazaar.data.schema_message import TaskKind
+from databazaar.data.schema_message import Strict, TaskKind
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
 from databazaar.models import ModelForm, ModelKind
@@ -46,11 +46,7 @@ _Word = Annotated[str, Field(min_length=1, max_length=40)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Architecture(_Strict):
+class Architecture(Strict):
     """A built-in model, as `databazaar.build_model` takes it."""
 
     kind: ModelKind
@@ -58,19 +54,15 @@ class Architecture(_Strict):
     outputs: _Size
     hidden: _Sizes = ()
 
-    @property
-    def form(self) -> ModelForm:
-        return ModelForm(self.kind, self.inputs, self.outputs, self.hidden)
 
-
-class TargetUnits(_Strict):
+class TargetUnits(Strict):
     """A regression's answer in the target's own units is output · scale + mean."""
 
     mean: _Finite
     scale: _Finite
 
 
-class TableFacts(_Strict):
+class TableFacts(Strict):
     """How the market's text files are written, as far as market.toml said so; what is null is found out."""
 
     separator: _Word | None = None
@@ -79,7 +71,7 @@ class TableFacts(_Strict):
     missing: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
-class Outline(_Strict):
+class Outline(Strict):
     """What a consumer's task says of its model: the tensors that its vector holds, one after the other, how it is built
     where it is a built-in one, and what it answers. Without tensors, the model is the vector itself."""
 
@@ -95,19 +87,12 @@ class Outline(_Strict):
         from databazaar.learning.models import form_of
 
         layout, form = task.optional_layout, form_of(task.model)
-        kinds: dict[str, TaskKind] = {
-            "cross-entropy": "classification",
-            "binary-cross-entropy": "classification",
-            "squared-error": "regression",
-        }
-        answers = next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None)
-        if isinstance(getattr(task.loss, "given", None), nn.CrossEntropyLoss):
-            answers = "classification"
+        known = next((name for name, loss in LOSSES.items() if loss is task.loss), "")
+        crosses = known.endswith("cross-entropy") or isinstance(getattr(task.loss, "given", None), nn.CrossEntropyLoss)
+        answers: TaskKind | None = "classification" if crosses else "regression" if known == "squared-error" else None
         shapes = () if layout is None else zip(layout.names, map(tuple, layout.shapes), strict=True)
         return cls(
-            tensors=tuple(shapes),
-            architecture=None if form is None else Architecture(**vars(form)),
-            task=answers,
+            tensors=tuple(shapes), architecture=None if form is None else Architecture(**vars(form)), task=answers
         )
 
     def named(self, params: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -123,7 +108,7 @@ class Outline(_Strict):
         return {name: piece.reshape(shape) for (name, shape), piece in zip(self.tensors, pieces, strict=True)}
 
 
-class ModelCard(_Strict):
+class ModelCard(Strict):
     """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers.
     `frozen` is the digest of what was not trained, and is not among the weights; left out where there is no such."""
 
@@ -141,10 +126,7 @@ class ModelCard(_Strict):
 
     @property
     def form(self) -> ModelForm | None:
-        return None if self.architecture is None else self.architecture.form
-
-    def content(self) -> dict[str, Any]:
-        return self.model_dump(exclude=None if self.frozen else {"frozen"})
+        return None if self.architecture is None else ModelForm(**self.architecture.model_dump())
 
 
 def known_from(schema: Schema) -> dict[str, Any]:
@@ -189,7 +171,8 @@ def write_model(
     if schema is not None:
         write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode(), within=within)
     write_whole(folder / README, _readme(card).encode(), within=within)
-    write_whole(folder / CARD, json.dumps(card.content(), indent=2).encode(), within=within)
+    content = card.model_dump(exclude=None if frozen else {"frozen"})
+    write_whole(folder / CARD, json.dumps(content, indent=2).encode(), within=within)
     return card
 
 

@@ -40,11 +40,9 @@ class _Answers(nn.Module):
 
 
 def export_onnx(trained: TrainedModel, path: Path) -> float | None:
-    """Writes the model as ONNX: encoded features go in, answers come out; the preprocessing stays in schema.json.
-
-    Where onnxruntime is installed, the file's answers are compared with the model's own before it is written, and the
-    largest difference is returned.
-    """
+    """Writes the model as ONNX: encoded features go in, answers come out; the preprocessing stays in schema.json. Where
+    onnxruntime is installed, the file's answers are compared with the model's own before it is written, and the largest
+    difference is returned."""
     form = trained.card.form
     if trained.model is None or form is None:
         raise BazaarError(
@@ -74,8 +72,7 @@ def _exported(module: _Answers, width: int, card: ModelCard) -> bytes:
         assert program is not None
         about = {"target": card.target or "", "classes": json.dumps(card.classes), "model_hash": card.model_hash}
         program.model.metadata_props.update(about)
-        content: bytes = program.model_proto.SerializeToString()
-    return content
+        return bytes(program.model_proto.SerializeToString())
 
 
 def _checked(content: bytes, module: _Answers, width: int) -> float | None:

@@ -19,10 +19,8 @@ MOST_NAMED = 50
 
 @dataclass(frozen=True)
 class Payout:
-    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid.
-
-    `epsilon` is the differential privacy that a federated provider says it has spent.
-    """
+    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid. `epsilon` is the
+    differential privacy that a federated provider says it has spent."""
 
     provider: str
     owner: str

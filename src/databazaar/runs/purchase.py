@@ -72,8 +72,7 @@ class PurchaseEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; what is undefined on these rows is null."""
-        found: dict[str, Any] = without_nan(asdict(self))
-        return found
+        return dict(without_nan(asdict(self)))
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> PurchaseEvaluation:

@@ -37,8 +37,7 @@ def readable_recipe(content: bytes) -> dict[str, Any]:
         tables += [market.get(name, {}) for name in ("market", "data", "ledger")] + [market.get("consumer") or {}]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("run.json is no recipe")
-    found: dict[str, Any] = recipe
-    return found
+    return dict(recipe)
 
 
 def without_password(url: str) -> str:
@@ -75,10 +74,8 @@ def without_passwords(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 def agreed_url(named: object, given: str | None, folder: object) -> str | None:
-    """Where to find the ledger of a folder that names a database: there only if the user has said so too.
-
-    None is the folder's own file. `given` comes from the command line, else the environment is asked.
-    """
+    """Where to find the ledger of a folder that names a database: there only if the user has said so too. None is the
+    folder's own file. `given` comes from the command line, else the environment is asked."""
     if not named:
         if given is not None:
             raise BazaarError(f"the ledger of {folder} is a file in that folder: leave --ledger out")

@@ -90,8 +90,7 @@ class Report(Displayed):
 
     @property
     def sampler(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.rules["sampler"]
-        return found
+        return dict(self.rules["sampler"])
 
     @property
     def utilities(self) -> list[float]:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.ledger.rounds import Numbers, Places
 from databazaar.roster import RoundBudget
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 ENDLESS = 2**63 - 1
 
 END = 0.1
@@ -60,13 +59,11 @@ class Trajectory:
     def at_end(self, of: Numbers) -> Numbers:
         """The mean over the end of the run, by money; what would come next where no round was played."""
         if not self.rounds:
-            mean: Numbers = of[-1]
-            return mean
+            return np.asarray(of[-1])
         last = self.full_rounds
         spent = np.cumsum(self.asked[:last])
         first = min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1)
-        mean = np.average(of[first:last], axis=0, weights=self.asked[first:last])
-        return mean
+        return np.asarray(np.average(of[first:last], axis=0, weights=self.asked[first:last]))
 
     @cached_property
     def full_rounds(self) -> int:
@@ -101,16 +98,8 @@ class Trajectory:
     @cached_property
     def _barred_since(self) -> Places:
         """The round from which on each could not be asked; that after the last one where it could."""
-        last = max(self.rounds - 1, 0)
-        pending = ~self.round_budget(last).available
-        since = np.where(pending, 0, last + 1)
-        for round in range(last - 1, -1, -1):
-            if not pending.any():
-                break
-            back = pending & self.round_budget(round).available
-            since[back] = round + 1
-            pending &= ~back
-        return since
+        available = np.array([self.round_budget(round).available for round in range(max(self.rounds, 1))])
+        return np.where(available.any(axis=0), len(available) - available[::-1].argmax(axis=0), 0)
 
     def _barred(self, since: int, place: int) -> Barred:
         round_budget = self.round_budget(since)
