@@ -125,3 +125,15 @@ def _row(cells: Sequence[object], first: str = "td", other: str = "td") -> str:
     tags = [first, *[other] * (len(cells) - 1)]
     written = (f"<{tag}>{escape(shown(cell))}</{tag}>" for tag, cell in zip(tags, cells, strict=True))
     return f"<tr>{''.join(written)}</tr>"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.2), duration(42), duration(200), duration(9000)
+    ('a second', '42 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 1.5:
+        return "a second"
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -14,8 +14,8 @@ import pytest
 from cli_markets import bazaar, contents, edit, table, write_market
 from market_folders import write_customers
 
-from databazaar.config.check import duration
 from databazaar.config.market_file import parse_all
+from databazaar.display import duration
 from databazaar.runs.folder import RunFolder
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]

@@ -155,7 +155,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         )
         made.ids["own job"] = own.id
         made.ids["contract"] = contracts.own_contracts(session, buyer, asked.id)[0].id
-        made.ids["webhook"] = outbox.add_webhook(session, buyer, "https://buyer.example/hook")[0].id
+        made.ids["webhook"] = outbox.add_webhook(session, buyer, "https://buyer.example/hook").webhook.id
         made.ids["cash"] = cash.request(session, buyer, settings, "deposit", 100_000).id
         assert buyer.person_id and north.person_id
         made.ids["person"], made.ids["organisation"] = buyer.person_id, buyer.organisation_id

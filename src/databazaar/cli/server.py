@@ -91,7 +91,7 @@ def serve(
     """Until SIGTERM or Ctrl-C. Runs go on where they were when the hub is started again."""
     if settings.runners > 0:
         HubLock(settings, database).release()  # a second hub is told so here: where uvicorn starts it is a traceback
-    links = make_demo(settings, database) if demo else []
+    links = make_demo(settings, database) if demo else {}
     with database.read() as session:
         market = members.market(session)
     home.bind(settings, database)
@@ -99,8 +99,8 @@ def serve(
     app = create_app(settings, database, supervise=settings.runners > 0)
     server = server_of(app, settings, proxy, ssl_certfile=tls[0], ssl_keyfile=tls[1])
     say(f"{market.name} is at {settings.address}")
-    for one in links:
-        say(f"  {one.who}: {one.link}")
+    for who, link in links.items():
+        say(f"  {who}: {link}")
     app.state.web.broadcaster.ending = lambda: server.should_exit  # streams would be waited for
     try:
         with Listener(listening, settings, proxy) as bounded:

@@ -69,8 +69,7 @@ class NotaryClient(Connection, Transport):
         return {name: reply for name, reply in replies.items() if name in names}, lost
 
     def connected(self) -> list[str]:
-        names: list[str] = self.told("GET", place("jobs", self.job, "connected"))["connected"]
-        return names
+        return list(self.told("GET", place("jobs", self.job, "connected"))["connected"])
 
 
 class HubEngine(FederatedEngine):

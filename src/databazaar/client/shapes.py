@@ -27,6 +27,11 @@ class HubObject(BaseModel):
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in more}, **more)
 
 
+class Identified(HubObject):
+    id: str
+    created_at: dt.datetime
+
+
 class Market(HubObject):
     """One market has one currency; a fee of 100 basis points is 1 % of what providers are paid, on top."""
 
@@ -36,37 +41,31 @@ class Market(HubObject):
     fee_basis_points: int
 
 
-class Organisation(HubObject):
+class Organisation(Identified):
     """An organisation and its roles."""
 
-    id: str
     slug: str
     name: str
     operates: bool
     consumes: bool
     provides: bool
     suspended_at: dt.datetime | None
-    created_at: dt.datetime
 
 
-class Person(HubObject):
+class Person(Identified):
     """A person of an organisation."""
 
-    id: str
     organisation_id: str
     email: str
     name: str
     disabled_at: dt.datetime | None
-    created_at: dt.datetime
 
 
-class Token(HubObject):
+class Token(Identified):
     """An API token; never its secret."""
 
-    id: str
     label: str
     scopes: list[str]
-    created_at: dt.datetime
     expires_at: dt.datetime
     revoked_at: dt.datetime | None
 
@@ -95,14 +94,12 @@ class IssuedToken(HubObject):
     secret: str
 
 
-class File(HubObject):
+class File(Identified):
     """`digest` is the SHA-256 of the file."""
 
-    id: str
     name: str
     digest: str
     size: int
-    created_at: dt.datetime
 
 
 class FileColumns(File):
@@ -128,10 +125,9 @@ class FileUses(File):
     uses: list[FileUse]
 
 
-class OwnOffer(HubObject):
+class OwnOffer(Identified):
     """An offer as its provider sees it. `kind` is file or site, and `policy` says what its provider allows."""
 
-    id: str
     slug: str
     name: str
     description: str
@@ -140,14 +136,12 @@ class OwnOffer(HubObject):
     policy: dict[str, Any]
     version: int
     withdrawn_at: dt.datetime | None
-    created_at: dt.datetime
 
 
-class Offer(HubObject):
+class Offer(Identified):
     """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
     names."""
 
-    id: str
     slug: str
     name: str
     description: str
@@ -159,19 +153,16 @@ class Offer(HubObject):
     version: int
     rows: int | None
     columns: list[dict[str, Any]]
-    created_at: dt.datetime
 
 
-class Version(HubObject):
+class Version(Identified):
     """The data of an offer as they were from some time on; a contract pins one."""
 
-    id: str
     offer_id: str
     number: int
     digest: str | None
     rows: int | None
     columns: list[dict[str, Any]]
-    created_at: dt.datetime
 
 
 class Queue(HubObject):
@@ -187,7 +178,17 @@ class Queue(HubObject):
     running: int
 
 
-class Contract(HubObject):
+class Decided(HubObject):
+    """A contract after its provider's yes or no."""
+
+    id: str
+    job_id: str
+    state: str
+    reason: str
+    decided_at: dt.datetime | None
+
+
+class Contract(Decided):
     """A contract as its two parties see it: of the consumer its name, and of the job its name and what it asks for.
 
     `job_state` is null for a provider whose contract is not active. `kind` is the offer's, file or site. `mode` is
@@ -197,10 +198,6 @@ class Contract(HubObject):
     schema's, for a site. `accesses`, `paid` and `epsilon` are there once the job is settled.
     """
 
-    id: str
-    state: str
-    reason: str
-    job_id: str
     job_name: str
     job_state: str | None
     model: str
@@ -228,27 +225,15 @@ class Contract(HubObject):
     epsilon: float | None
     requested_at: dt.datetime
     expires_at: dt.datetime
-    decided_at: dt.datetime | None
     ended_at: dt.datetime | None
 
 
-class Decided(HubObject):
-    """A contract after its provider's yes or no."""
-
-    id: str
-    job_id: str
-    state: str
-    reason: str
-    decided_at: dt.datetime | None
-
-
-class JobSummary(HubObject):
+class JobSummary(Identified):
     """`state` goes from draft over submitted, agreed, funded, queued, running and settling to settled, refunded or
     failed. Amounts are in minor units; `paid`, `fee` and `refunded` are there once the job is over.
     `stopped_by` is consumer or operator where one of them has asked to stop it, and empty otherwise.
     `reason` is a sentence for people, and `reason_code` what programs compare."""
 
-    id: str
     name: str
     mode: str
     state: str
@@ -264,7 +249,6 @@ class JobSummary(HubObject):
     model_hash: str | None
     stopped_by: str
     attempts: int
-    created_at: dt.datetime
     changed_at: dt.datetime
 
 
@@ -299,17 +283,15 @@ class Quote(HubObject):
     quote: dict[str, Any]
 
 
-class Cash(HubObject):
+class Cash(Identified):
     """`kind` is deposit, payout or withdraw; `state` requested, done or refused."""
 
-    id: str
     organisation_id: str
     kind: str
     state: str
     amount: int
     reference: str
     reason: str
-    created_at: dt.datetime
     decided_at: dt.datetime | None
 
 
@@ -355,32 +337,26 @@ class Audit(HubObject):
     message: str
 
 
-class Receipt(HubObject):
+class Receipt(Identified):
     """`signature` is the hub's, by Ed25519 over the canonical JSON of `body` with its kind, "hub-receipt"."""
 
-    id: str
     contract_id: str
     body: dict[str, Any]
     signature: str
-    created_at: dt.datetime
 
 
-class Webhook(HubObject):
+class Webhook(Identified):
     """Where an organisation is told what happens."""
 
-    id: str
     url: str
-    created_at: dt.datetime
 
 
-class Delivery(HubObject):
+class Delivery(Identified):
     """An event that a webhook was told, or is to be told: for about a day, until it answers with 2xx."""
 
-    id: str
     event: str
     body: dict[str, Any]
     attempts: int
-    created_at: dt.datetime
     delivered_at: dt.datetime | None
     given_up_at: dt.datetime | None
 

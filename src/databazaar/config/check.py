@@ -17,6 +17,7 @@ from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.schema import TableFaults
+from databazaar.display import duration
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.payments import PricePerAccess
 from databazaar.randomness import oracle_key
@@ -155,15 +156,3 @@ def estimate(job: Job) -> Estimate:
         seconds=seconds,
         shortens=job.sampler.wants.short_rounds,
     )
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(0.2), duration(42), duration(200), duration(9000)
-    ('a second', '42 seconds', '3 minutes', '2.5 hours')
-    """
-    if seconds < 1.5:
-        return "a second"
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

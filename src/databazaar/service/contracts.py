@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Row, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from databazaar.client import shapes
@@ -15,26 +15,17 @@ from databazaar.client.shapes import Queue
 from databazaar.codes import Code
 from databazaar.files import read_plain
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
-from databazaar.service import specification
+from databazaar.service import lifecycle, specification
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation, now
 from databazaar.service.errors import ConflictError, MissingError
-from databazaar.service.lifecycle import (
-    ContractState,
-    JobState,
-    contracts_of,
-    enter,
-    enter_contract,
-    locked_job,
-    tell_parties,
-)
+from databazaar.service.lifecycle import ContractState, JobState
 from databazaar.service.names import prose
 from databazaar.service.offers import current_version
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 
 NO_CONTRACT = "there is no such contract: look at the list of your contracts"
-_GONE = "the offer is not open any more: choose another one"
 _OTHER_MODE = {
     "own": "the provider gives its updates to the hub's arbiter alone: make a hosted job, or choose another offer",
     "hosted": "the provider gives its updates to consumers' own arbiters alone: make the job with mode own, or choose "
@@ -57,10 +48,6 @@ class Needs:
     fingerprint: str | None = None
     defence: str = "none"
 
-    def rows(self, table: int | None) -> int | None:
-        """How many pass through the model in one ask of a table of so many; None where that is not known before."""
-        return visited_rows(self.oracle, table)
-
 
 def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
     """Asks for a contract; the offer's policy refuses or agrees at once where it can."""
@@ -79,14 +66,15 @@ def request(session: Session, job: Job, consumer: Organisation, offer: Offer, ne
     session.add(contract)
     session.flush()
     provider = session.get_one(Organisation, offer.organisation_id)
-    gone = offer.withdrawn_at is not None or provider.suspended_at is not None
-    objection = _GONE if gone else _objection(policy, consumer, needs, version.rows)
+    objection = _objection(policy, consumer, needs, version.rows)
+    if offer.withdrawn_at is not None or provider.suspended_at is not None:
+        objection = "the offer is not open any more: choose another one"
     if objection is not None:
-        enter_contract(session, contract, ContractState.REFUSED, objection)
+        lifecycle.enter_contract(session, contract, ContractState.REFUSED, objection)
     elif policy.approval == "automatic":
-        enter_contract(session, contract, ContractState.AGREED)
+        lifecycle.enter_contract(session, contract, ContractState.AGREED)
     else:
-        tell_parties(session, contract)
+        lifecycle.tell_parties(session, contract)
     return contract
 
 
@@ -98,7 +86,7 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
         return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
     if policy.modes is not None and needs.mode not in policy.modes:
         return _OTHER_MODE[needs.mode]
-    rows = needs.rows(table_rows)
+    rows = visited_rows(needs.oracle, table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
         return (
             f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower oracle.steps "
@@ -109,7 +97,7 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
 
 def conclude(session: Session, job: Job) -> None:
     """Takes refused offers out of a locked job's market; agrees or fails the job once all providers have decided."""
-    contracts = contracts_of(session, job)
+    contracts = lifecycle.contracts_of(session, job)
     others = {c.offer_id for c in contracts if c.state in (ContractState.REFUSED, ContractState.EXPIRED)}
     if others:
         specification.leave_out(job, list(session.scalars(select(Offer.slug).where(Offer.id.in_(others)))))
@@ -117,10 +105,10 @@ def conclude(session: Session, job: Job) -> None:
         return
     agreed = sum(contract.state == ContractState.AGREED for contract in contracts)
     if agreed:
-        enter(session, job, JobState.AGREED, Code.of("providers-agreed", agreed=agreed, asked=len(contracts)))
+        lifecycle.enter(session, job, JobState.AGREED, Code.of("providers-agreed", agreed=agreed, asked=len(contracts)))
         return
     reasons = sorted({contract.reason or contract.state for contract in contracts})
-    enter(session, job, JobState.FAILED, Code.of("nobody-agreed", why="; ".join(reasons)))
+    lifecycle.enter(session, job, JobState.FAILED, Code.of("nobody-agreed", why="; ".join(reasons)))
 
 
 LONGEST_REASON = 500
@@ -133,14 +121,14 @@ def decide(session: Session, caller: Caller, contract_id: str, agree: bool, reas
     found = session.get(Contract, contract_id)
     if found is None or found.provider_id != caller.organisation_id:
         raise MissingError(NO_CONTRACT)
-    job = locked_job(session, found.job_id)
+    job = lifecycle.locked_job(session, found.job_id)
     contract = session.get_one(Contract, contract_id, with_for_update=True, populate_existing=True)
     if contract.state != ContractState.REQUESTED:
         raise ConflictError(f"this contract is {contract.state} already: nothing is left to decide")
     if contract.expires_at <= now():
         raise ConflictError("the time to decide this contract is over: the consumer may ask anew")
     state = ContractState.AGREED if agree else ContractState.REFUSED
-    enter_contract(session, contract, state, reason or ("" if agree else "the provider said no"))
+    lifecycle.enter_contract(session, contract, state, reason or ("" if agree else "the provider said no"))
     conclude(session, job)
     return contract
 
@@ -152,10 +140,10 @@ def expire_due(session: Session) -> int:
     )
     expired = 0
     for contract_id, job_id in session.execute(due.order_by(Contract.job_id, Contract.id)).all():
-        job = locked_job(session, job_id)
+        job = lifecycle.locked_job(session, job_id)
         contract = session.get_one(Contract, contract_id, with_for_update=True, populate_existing=True)
         if contract.state == ContractState.REQUESTED:
-            enter_contract(session, contract, ContractState.EXPIRED, "the provider did not decide in time")
+            lifecycle.enter_contract(session, contract, ContractState.EXPIRED, "the provider did not decide in time")
             conclude(session, job)
             expired += 1
     return expired
@@ -206,24 +194,17 @@ def _found(session: Session, caller: Caller, which: ColumnElement[bool]) -> list
         .where(which)
         .order_by(Contract.requested_at, Contract.id)
     )
-    return [_view(caller, *row) for row in session.execute(query)]
+    return [_view(caller, row) for row in session.execute(query)]
 
 
-def _view(
-    caller: Caller,
-    contract: Contract,
-    job: Job,
-    offer: Offer,
-    version: OfferVersion,
-    consumer: Organisation,
-    provider: Organisation,
-) -> shapes.Contract:
+def _view(caller: Caller, row: Row[Contract, Job, Offer, OfferVersion, Organisation, Organisation]) -> shapes.Contract:
+    contract, job, offer, version, consumer, provider = row
     theirs, needs = caller.organisation_id == contract.provider_id, Needs(**job.needs)
     return shapes.Contract.of(
         contract,
         job_name=job.name,
         job_state=job.state if contract.state == ContractState.ACTIVE or not theirs else None,
-        rows=needs.rows(version.rows),
+        rows=visited_rows(needs.oracle, version.rows),
         **{name: job.needs[name] for name in ("model", "mode", "target", "task", "columns", "defence")},
         fingerprint=needs.fingerprint if offer.kind == "site" else None,
         consumer=consumer.slug,

@@ -6,7 +6,6 @@ It is made with the commands that everybody uses, so what is there has come abou
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -44,23 +43,15 @@ EVERY: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class DemoLink:
-    """Who one can be in the demo, and the one-time link that signs in as them."""
-
-    who: str
-    link: str = field(repr=False)
-
-
-def make_demo(settings: Settings, database: Database) -> list[DemoLink]:
-    """Makes the market, or finds the one that an earlier demo has left in the same home; gives links to look at it."""
+def make_demo(settings: Settings, database: Database) -> dict[str, str]:
+    """Makes the market, or finds the one that an earlier demo has left in the same home; gives who one can be in it,
+    each with the one-time link that signs in as them."""
     with database.begin() as session:
         market = session.get(Market, 1)
         if market is not None and market.name != NAME:
             raise BazaarError(f"{settings.home} holds a market that is no demo: give another folder with --home")
         if market is None:
             _make(session, settings)
-    with database.begin() as session:
         return _links(session, settings.address)
 
 
@@ -124,15 +115,13 @@ def _csv(frame: pd.DataFrame) -> io.BytesIO:
     return io.BytesIO(frame.to_csv(index=False).encode())
 
 
-def _links(session: Session, address: str) -> list[DemoLink]:
+def _links(session: Session, address: str) -> dict[str, str]:
     """For the operator, every consumer, the provider that is paid most and the one that is asked by hand."""
     shown = {OPERATOR[1]: "operator", **{slug: "consumer" for _, slug in CONSUMERS}}
     shown |= {BANKS[0].id: "provider", BY_HAND: "provider"}
-    found = []
+    links = {}
     for slug, role in shown.items():
-        organisation = session.scalars(select(Organisation).where(Organisation.slug == slug)).one()
-        person = session.scalars(select(Person).where(Person.organisation_id == organisation.id)).first()
-        if person is not None:
-            secret = link_for(session, person)
-            found.append(DemoLink(f"{organisation.name}, {role}", f"{address}/join#{secret}"))
-    return found
+        theirs = select(Organisation.name, Person).join(Person, Person.organisation_id == Organisation.id)
+        name, person = session.execute(theirs.where(Organisation.slug == slug).limit(1)).one()
+        links[f"{name}, {role}"] = f"{address}/join#{link_for(session, person)}"
+    return links

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -10,9 +10,10 @@ from databazaar.errors import BazaarError
 
 
 class ServiceError(BazaarError):
-    """A request that cannot be done as it was made."""
+    """A request that cannot be done as it was made. `headers` go with the answer."""
 
     status: ClassVar[int] = 400
+    headers: Mapping[str, str] = {}
 
 
 class InvalidError(ServiceError):
@@ -25,6 +26,7 @@ class UnknownCallerError(ServiceError):
     """Nobody known has asked: sign in, or send a token that holds."""
 
     status = 401
+    headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="databazaar"'}
 
 
 class DeniedError(ServiceError):

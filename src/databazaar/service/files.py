@@ -10,9 +10,8 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from sqlalchemy import exists, func, select, text
 from sqlalchemy.orm import Session
@@ -29,14 +28,9 @@ from databazaar.service.table_reader import outline
 UNENDED = (ContractState.REQUESTED, ContractState.AGREED, ContractState.ACTIVE)
 
 
-@dataclass(frozen=True)
-class Use:
-    """What a file is, or was, used for. `needed` says that it still is; `at` is when a job changed last."""
+class Use(shapes.FileUse):
+    """With when a job changed last, which its owner is not shown."""
 
-    kind: Literal["job", "offer", "contract"]
-    id: str
-    name: str
-    needed: bool
     at: dt.datetime | None = None
 
 
@@ -74,7 +68,7 @@ def uses_of(session: Session, organisation_id: str) -> dict[str, list[Use]]:
     jobs = select(Job.id, Job.name, Job.state, Job.files, Job.changed_at).where(Job.organisation_id == organisation_id)
     for id, name, state, files, at in session.execute(jobs.order_by(Job.created_at)):
         for file_id in set(files.values()):
-            found[file_id].append(Use("job", id, name, state not in OVER, at))
+            found[file_id].append(Use(kind="job", id=id, name=name, needed=state not in OVER, at=at))
     offers = (
         select(File.id, Offer.id, Offer.slug, Offer.withdrawn_at, OfferVersion.number == Offer.version)
         .join(OfferVersion, OfferVersion.file_id == File.id)
@@ -82,7 +76,7 @@ def uses_of(session: Session, organisation_id: str) -> dict[str, list[Use]]:
         .where(Offer.organisation_id == organisation_id)
     )
     for file_id, id, slug, withdrawn, current in session.execute(offers.order_by(Offer.created_at)):
-        found[file_id].append(Use("offer", id, slug, withdrawn is None and bool(current)))
+        found[file_id].append(Use(kind="offer", id=id, name=slug, needed=withdrawn is None and bool(current)))
     contracts = (
         select(File.id, Offer.id, Offer.slug)
         .join(OfferVersion, OfferVersion.file_id == File.id)
@@ -92,7 +86,7 @@ def uses_of(session: Session, organisation_id: str) -> dict[str, list[Use]]:
         .distinct()
     )
     for file_id, id, slug in session.execute(contracts):
-        found[file_id].append(Use("contract", id, slug, True))
+        found[file_id].append(Use(kind="contract", id=id, name=slug, needed=True))
     return found
 
 
@@ -100,11 +94,6 @@ def room_taken(session: Session, organisation_id: str) -> int:
     """Bytes that an organisation keeps; the same bytes twice are kept once."""
     own = select(File.digest, File.size).where(File.organisation_id == organisation_id, File.deleted_at.is_(None))
     return int(session.scalar(select(func.sum(own.distinct().subquery().c.size))) or 0)
-
-
-def path_of(settings: Settings, file: File) -> Path:
-    """Where the hub has it."""
-    return settings.file(file.digest, file.suffix)
 
 
 PIECE = 2**20
@@ -123,12 +112,11 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
     """Takes in a table piece by piece. The database is touched only once the file is there in full."""
     require_uploader(caller)
     shown = shown_name(name)
-    draft = _drafts(settings) / secrets.token_hex(16)
+    table = _drafts(settings) / secrets.token_hex(16)
     try:
-        digest, size = _received(draft, settings.most_upload, shown, stream)
-        suffix = suffix_of(draft)
-        table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
-        draft = table
+        digest, size = _received(table, settings.most_upload, shown, stream)
+        suffix = suffix_of(table)
+        table = table.rename(table.with_suffix(suffix))
         kept = settings.file(digest, suffix)
         found = None if kept.exists() else outline(settings, table, shown, caller.organisation_id)
         _make_room(session, caller, settings, digest, size)
@@ -137,11 +125,11 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
             table.rename(kept)
             _sync(kept.parent)
     finally:
-        draft.unlink(missing_ok=True)
+        table.unlink(missing_ok=True)
     file = File(organisation_id=caller.organisation_id, name=shown, digest=digest, suffix=suffix, size=size)
     same = session.scalar(select(File).where(File.digest == digest, File.suffix == suffix).limit(1))
-    known = same or found or outline(settings, kept, shown, caller.organisation_id)
-    file.rows, file.columns = known.rows, known.columns
+    known = (same.rows, same.columns) if same else found or outline(settings, kept, shown, caller.organisation_id)
+    file.rows, file.columns = known
     session.add(file)
     session.flush()
     return file
@@ -249,7 +237,6 @@ def delete(session: Session, caller: Caller, file_id: str) -> File:
         if use.needed:
             raise ConflictError(_REMEDIES[use.kind].format(name=use.name))
     file.deleted_at = now()
-    session.flush()
     return file
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
@@ -13,29 +14,20 @@ from sqlalchemy.orm import Session, aliased
 from databazaar.client import shapes
 from databazaar.codes import Code
 from databazaar.config.limits import refuse_endless
+from databazaar.config.toml_text import toml_text
 from databazaar.files import write_whole
-from databazaar.service import cash, journal, specification
+from databazaar.service import cash, journal, lifecycle, specification
 from databazaar.service import files as uploads
 from databazaar.service import offers as catalogue
 from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.tables import Job, JobEvent, new_id
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
-from databazaar.service.lifecycle import (
-    NO_JOB,
-    ContractState,
-    JobState,
-    contracts_of,
-    enter,
-    enter_contract,
-    locked_job,
-    noted,
-)
+from databazaar.service.lifecycle import ContractState, JobState
 from databazaar.service.members import currency_of
 from databazaar.service.members import market as the_market
 from databazaar.service.names import visible
 from databazaar.service.settings import Settings
 from databazaar.service.specification import ROLES, compose
-from databazaar.settings import plain
 
 CONSUMER, OPERATOR = "consumer", "operator"
 """Who has stopped a job."""
@@ -46,14 +38,14 @@ def own_job(session: Session, caller: Caller, job_id: str) -> Job:
     caller.require("read")
     job = session.get(Job, job_id)
     if job is None or not (job.organisation_id == caller.organisation_id or caller.sees_all):
-        raise MissingError(NO_JOB)
+        raise MissingError(lifecycle.NO_JOB)
     return job
 
 
 def job_to_change(session: Session, caller: Caller, job_id: str, lock: bool = True) -> Job:
     """A job that the caller may change: its own alone."""
     caller.require_consumer()
-    return own_row(session, caller, Job, job_id, NO_JOB, lock)
+    return own_row(session, caller, Job, job_id, lifecycle.NO_JOB, lock)
 
 
 def own_jobs(session: Session, caller: Caller, everybodys: bool = False) -> list[Job]:
@@ -87,12 +79,8 @@ def from_market_toml(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     spec = {name: dict(section) if isinstance(section, Mapping) else section for name, section in given.items()}
     name = _taken(spec, "market", "name") or "market"
     _taken(spec, "consumer", "name")
-    named = {
-        "holdout": _taken(spec, "data", "holdout"),
-        "train": _taken(spec, "consumer", "train"),
-        "audit": _taken(spec, "data", "audit"),
-    }
-    files = {role: file for role, file in named.items() if file is not None}
+    sections = {"holdout": "data", "train": "consumer", "audit": "data"}
+    files = {role: file for role, section in sections.items() if (file := _taken(spec, section, role)) is not None}
     return {"name": name, "spec": spec, "offers": offers}, files
 
 
@@ -101,8 +89,7 @@ def _taken(spec: dict[str, Any], section: str, setting: str) -> str | None:
     inner = spec.get(section)
     if not isinstance(inner, dict) or not isinstance(inner.get(setting), str):
         return None
-    value: str = inner.pop(setting)
-    return value
+    return str(inner.pop(setting))
 
 
 def _offers(providers: Any) -> list[str]:
@@ -146,7 +133,7 @@ def draft(
     given = {"name": name, "spec": spec, "files": files or {}, "offers": offers}
     _write(session, caller, settings, job, given)
     session.add(job)
-    noted(session, job, "")
+    lifecycle.noted(session, job, "")
     return job
 
 
@@ -168,7 +155,6 @@ def change(
     given = {"name": name, "spec": spec, "files": files, "offers": offers}
     kept = {field: getattr(job, field) if value is None else value for field, value in given.items()}
     _write(session, caller, settings, job, kept)
-    session.flush()
     return job
 
 
@@ -203,9 +189,6 @@ def _chosen(session: Session, caller: Caller, offers: Sequence[str]) -> list[str
     return chosen
 
 
-LATEST: dict[str, tuple[str, dict[str, Any]]] = {}
-"""The latest quote of each job, with what it was made from: it is simulated once, not for every view of a page."""
-MOST_LATEST = 200
 RECENT_RUNS = 20
 """So many runs say how long one takes."""
 
@@ -213,17 +196,11 @@ RECENT_RUNS = 20
 def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> shapes.Quote:
     """What a job that is not funded yet will cost, how many rounds it can have, who can be asked, how long it waits:
     over the offers as they are now, or what was kept once it is submitted."""
-    from databazaar.config.quote import quote_of
-
     job = own_job(session, caller, job_id)
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}: a quote is for one that is not funded yet")
-    market = compose(session, settings, job).parsed if job.state == JobState.DRAFT else specification.market_of(job)
-    asked = json.dumps(plain(market))
-    if LATEST.get(job.id, ("",))[0] != asked:
-        if len(LATEST) >= MOST_LATEST:
-            LATEST.clear()
-        LATEST[job.id] = asked, quote_of(market, settings.job_folder(job.id), "job").to_dict()
+    drafted = job.state == JobState.DRAFT
+    market = toml_text(compose(session, settings, job).settings) if drafted else specification.text_of(job)
     rate = the_market(session).fee_basis_points
     escrow = escrow_of(job.budget, rate)
     return shapes.Quote(
@@ -232,8 +209,16 @@ def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> 
         most_fee=escrow - job.budget,
         escrow=escrow,
         wait=expected_wait(session, settings),
-        quote=LATEST[job.id][1],
+        quote=_simulated(market, settings.job_folder(job.id)),
     )
+
+
+@lru_cache(maxsize=200)
+def _simulated(market: str, folder: Path) -> dict[str, Any]:
+    """The quote of a market.toml, which is simulated once, not for every view of a page."""
+    from databazaar.config.quote import quote_of
+
+    return quote_of(specification.parsed_text(market), folder, "job").to_dict()
 
 
 def expected_wait(session: Session, settings: Settings) -> float | None:
@@ -252,9 +237,7 @@ def expected_wait(session: Session, settings: Settings) -> float | None:
         .limit(RECENT_RUNS)
     )
     taken = [(end - start).total_seconds() for start, end in session.execute(pairs)]
-    if not taken:
-        return None
-    return sum(taken) / len(taken) * (before - runners + 1) / runners
+    return sum(taken) / len(taken) * (before - runners + 1) / runners if taken else None
 
 
 def escrow_of(budget: int, basis_points: int) -> int:
@@ -274,7 +257,7 @@ def fund(session: Session, caller: Caller, job_id: str) -> Job:
         raise ConflictError(f"the job is {job.state}, and only one that is agreed can be funded: look at it again")
     rate = the_market(session).fee_basis_points
     escrow = escrow_of(job.budget, rate)
-    contracts = contracts_of(session, job, lock=True)
+    contracts = lifecycle.contracts_of(session, job, lock=True)
     journal.lock(session)  # so that nobody asks for the same cash back meanwhile
     there = cash.available(session, caller.slug, "withdraw")
     if there < escrow:
@@ -285,10 +268,10 @@ def fund(session: Session, caller: Caller, job_id: str) -> Job:
     job.fee_basis_points, job.escrow = rate, escrow
     for contract in contracts:
         if contract.state == ContractState.AGREED:
-            enter_contract(session, contract, ContractState.ACTIVE)
-    enter(session, job, JobState.FUNDED)
+            lifecycle.enter_contract(session, contract, ContractState.ACTIVE)
+    lifecycle.enter(session, job, JobState.FUNDED)
     if job.mode == "hosted":
-        enter(session, job, JobState.QUEUED)
+        lifecycle.enter(session, job, JobState.QUEUED)
     postings = {journal.cash(caller.slug): -escrow, journal.escrow(job.id): escrow}
     journal.post(session, "fund", f"fund:{job.id}", postings, job_id=job.id)
     return job
@@ -302,7 +285,7 @@ def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> J
     """Ends a job early; what is not spent comes back. A running one ends after its round, or in it where that takes too
     long; one that waits is settled at once; that of an own arbiter is ended by the notary. Stopping twice does nothing
     more. The operator may stop any job."""
-    job = locked_job(session, job_id) if caller.sees_all else job_to_change(session, caller, job_id)
+    job = lifecycle.locked_job(session, job_id) if caller.sees_all else job_to_change(session, caller, job_id)
     own = job.organisation_id == caller.organisation_id and caller.consumes
     party = CONSUMER if own else OPERATOR
     asked = Code.of("asked-to-stop", party=party)
@@ -311,12 +294,12 @@ def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> J
     if job.state == JobState.RUNNING or job.mode == "own":
         if not job.stopped_by:
             job.stopped_by = party
-            noted(session, job, asked)
+            lifecycle.noted(session, job, asked)
         if job.mode == "hosted":
             write_whole(settings.job_folder(job.id) / STOP, b"", mode=0o600)
         return job
     job.stopped_by = party
-    enter(session, job, JobState.SETTLING, asked)
+    lifecycle.enter(session, job, JobState.SETTLING, asked)
     return job
 
 
@@ -325,5 +308,5 @@ def withdraw(session: Session, caller: Caller, job_id: str) -> Job:
     job = job_to_change(session, caller, job_id)
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}, and only one that is not funded can be withdrawn: stop it")
-    enter(session, job, JobState.REFUNDED, Code("withdrawn"))
+    lifecycle.enter(session, job, JobState.REFUNDED, Code("withdrawn"))
     return job

@@ -30,15 +30,14 @@ KINDS = ("number", "date", "category", "text", "empty")
 def read_columns(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The columns of a site as its provider describes them."""
     refuse_many(given)
-    return [_column(column, place) for place, column in enumerate(given)]
-
-
-def _column(given: Mapping[str, Any], place: int) -> dict[str, Any]:
-    name, kind = given.get("name"), given.get("kind")
-    if not isinstance(name, str) or kind not in KINDS:
-        said = f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it"
-        raise InvalidError(said, place="columns")
-    return {"name": visible(name, f"columns[{place}].name", 1000), "kind": kind}
+    columns = []
+    for place, column in enumerate(given):
+        name, kind = column.get("name"), column.get("kind")
+        if not isinstance(name, str) or kind not in KINDS:
+            said = f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it"
+            raise InvalidError(said, place="columns")
+        columns.append({"name": visible(name, f"columns[{place}].name", 1000), "kind": kind})
+    return columns
 
 
 def refuse_many(columns: Sequence[object]) -> None:
@@ -207,13 +206,12 @@ def _site_version(session: Session, offer: Offer, columns: Sequence[Mapping[str,
             f"site = {(offer.site or '')[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name"
         )
         raise InvalidError(said, place="site")
-    if rows is not None and not 1 <= rows <= MOST_ROWS:
-        raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     if rows is not None:
+        if not 1 <= rows <= MOST_ROWS:
+            raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
         with as_invalid():
             refuse_small_table(rows, f"the site {offer.site}")
     session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
-    session.flush()
 
 
 def _file_version(session: Session, caller: Caller, offer: Offer, file_id: str) -> OfferVersion:
@@ -248,7 +246,6 @@ def change_policy(session: Session, caller: Caller, offer_id: str, policy: Polic
     offer = _open(session, caller, offer_id)
     _refuse_unkept(policy, offer.kind)
     offer.policy = policy.model_dump(mode="json")
-    session.flush()
     return offer
 
 
@@ -256,7 +253,6 @@ def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
     """Takes an offer off the market. Contracts that are made hold."""
     offer = _open(session, caller, offer_id)
     offer.withdrawn_at = now()
-    session.flush()
     return offer
 
 

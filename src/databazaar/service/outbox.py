@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from databazaar.canonical import canonical
+from databazaar.client import shapes
 from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Outgoing, Webhook, now
@@ -36,12 +37,7 @@ MOST_DELIVERIES = 20
 NO_WEBHOOK = "there is no such webhook: look at the list of your webhooks"
 
 
-class NewWebhook(NamedTuple):
-    webhook: Webhook
-    secret: str
-
-
-def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> NewWebhook:
+def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> shapes.NewWebhook:
     """A new https webhook and its signing secret, which is shown this once; with `private` also http."""
     _require_writer(caller)
     _check(url, private)
@@ -52,7 +48,7 @@ def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = F
     webhook = Webhook(organisation_id=caller.organisation_id, url=url, secret=secret)
     session.add(webhook)
     session.flush()
-    return NewWebhook(webhook, secret)
+    return shapes.NewWebhook(webhook=shapes.Webhook.of(webhook), secret=secret)
 
 
 def _require_writer(caller: Caller) -> None:
@@ -80,7 +76,6 @@ def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook
     _require_writer(caller)
     webhook = _own_webhook(session, caller, webhook_id)
     webhook.removed_at = now()
-    session.flush()
     return webhook
 
 

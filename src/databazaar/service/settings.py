@@ -13,17 +13,16 @@ class Settings:
 
     `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `turn` after
     how many seconds a job makes room for a consumer who waits. `federation` is the operator's folder of a federation,
-    for offers that are sites. `address` is what people
-    type, for links; without `secure` cookies go over plain HTTP, which is for this machine alone. `own_lease` is for
-    how many seconds a consumer's own arbiter may be silent before the hub closes its run, and `own_begin` for how many
-    it may put off opening it before the job is refunded. With `oidc_issuer`, people may also sign in at that identity
-    provider. `quota` is how many bytes of files an organisation may keep, `keep_days` after how many days the files of
-    a job that is over are deleted; None keeps them until their owner deletes them. A table is read in a process that
-    may take `table_memory` bytes and `table_seconds` of a processor. `uploads` is how many large bodies an organisation
-    may send at once. `connections` is how many there are at the most, `connections_of_one` from one address, and
-    `head_seconds` how long a request's head may take. `most_visits` is how many row visits a job may ask of one
-    provider in one round, and `stop_grace` for how many seconds a job that is stopped may finish the round under way
-    before its runner is ended.
+    for offers that are sites. `address` is what people type, for links; without `secure` cookies go over plain HTTP,
+    which is for this machine alone. `own_lease` is for how many seconds a consumer's own arbiter may be silent before
+    the hub closes its run, and `own_begin` for how many it may put off opening it before the job is refunded. With
+    `oidc_issuer`, people may also sign in at that identity provider. `quota` is how many bytes of files an organisation
+    may keep, `keep_days` after how many days the files of a job that is over are deleted; None keeps them until their
+    owner deletes them. A table is read in a process that may take `table_memory` bytes and `table_seconds` of a
+    processor. `uploads` is how many large bodies an organisation may send at once. `connections` is how many there are
+    at the most, `connections_of_one` from one address, and `head_seconds` how long a request's head may take.
+    `most_visits` is how many row visits a job may ask of one provider in one round, and `stop_grace` for how many
+    seconds a job that is stopped may finish the round under way before its runner is ended.
     """
 
     home: Path

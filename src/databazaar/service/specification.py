@@ -53,10 +53,6 @@ ROLES = ("holdout", "train", "audit")
 """Of a consumer's files: `data.holdout`, `consumer.train` and `data.audit`."""
 HUBS = ("engine", "federation", "ledger", "providers")
 """The sections that the hub writes itself."""
-PLACEHOLDER = "holdout.csv"
-"""A hold-out that stays with the consumer has this name here."""
-HERE = "."
-"""Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,9 @@ def compose(session: Session, settings: Settings, job: Job) -> Composition:
         raise InvalidError(said, place="offers")
     if kinds == {"site"} and settings.federation is None:
         raise InvalidError("this market has no federation any more: choose offers at the hub")
-    links = consumer_files(session, job)
+    own_files = consumer_files(session, job)
+    names = {role: name_of(role, file) for role, file in own_files.items()}
+    links = {names[role]: file for role, file in own_files.items()}
     providers = []
     for seller in sellers:
         entry: dict[str, Any] = {"id": seller.offer.slug}
@@ -101,11 +99,10 @@ def compose(session: Session, settings: Settings, job: Job) -> Composition:
         entry |= {} if policy["most_accesses"] is None else {"most_accesses": policy["most_accesses"]}
         providers.append(entry)
     buyer = session.get_one(Organisation, job.organisation_id)
-    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
     whole = _whole(spec, job.name, buyer.name, currency, names)
     if kinds == {"site"} or own:
         whole["engine"] = {"kind": "federated"}
-        folder = HERE if own else str(Path(settings.federation or "").resolve())
+        folder = "." if own else str(Path(settings.federation or "").resolve())  # one's own is reached through the hub
         named = {"consumer": buyer.slug, "contract": job.id} if kinds == {"site"} else {}
         whole["federation"] = {**named, "folder": folder}
     whole["providers"] = providers
@@ -120,14 +117,13 @@ def name_of(name: str, file: File) -> str:
 
 
 def consumer_files(session: Session, job: Job) -> dict[str, File]:
-    """The consumer's files by their names in the job's folder."""
-    files = ((role, session.get_one(File, id)) for role, id in job.files.items())
-    return {name_of(role, file): file for role, file in files}
+    """The consumer's files by their roles."""
+    return {role: session.get_one(File, id) for role, id in job.files.items()}
 
 
 def data_of(session: Session, job: Job) -> DataSettings | None:
     """How the tables of a draft are to be read; None where its settings do not say it."""
-    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
+    names = {role: name_of(role, file) for role, file in consumer_files(session, job).items()}
     return read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
 
 
@@ -155,23 +151,18 @@ def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidError(
                 f"{section}.{setting} is a share such as 0.2 here: upload a file, and name it as the job's {setting}"
             )
-    _refuse_figures(spec.get("defence"))
+    defence = spec["defence"] if isinstance(spec.get("defence"), Mapping) else {}
+    for figure in sorted(set(defence) - {"kind"}):  # it may take back pay, so providers agree to one by its name
+        raise InvalidError(
+            f"defence.{figure} is fixed by the defence's name, to which the providers agree: leave it out, and "
+            'write defence.kind = "none", "standard" or "strict" alone'
+        )
     kind = spec["payment"].get("kind") if isinstance(spec.get("payment"), Mapping) else None
     if kind not in (None, "price-per-access"):
         raise InvalidError(
             f"payment.kind = {kind!r} does not fit contracts, which fix a price for one access: leave [payment] out"
         )
     return dict(spec)
-
-
-def _refuse_figures(defence: Any) -> None:
-    """A defence may take back pay, so providers agree to one by its name, at the figures that the name stands for."""
-    figures = sorted(set(defence) - {"kind"}) if isinstance(defence, Mapping) else []
-    if figures:
-        raise InvalidError(
-            f"defence.{figures[0]} is fixed by the defence's name, to which the providers agree: leave it out, and "
-            'write defence.kind = "none", "standard" or "strict" alone'
-        )
 
 
 def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, files: Mapping[str, str]) -> dict[str, Any]:
@@ -191,7 +182,7 @@ def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, file
 
 def _data_section(data: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     audit = {"audit": files["audit"]} if "audit" in files else {}
-    return {**data, "holdout": files.get("holdout", PLACEHOLDER), **audit}
+    return {**data, "holdout": files.get("holdout", "holdout.csv"), **audit}  # one may stay with the consumer
 
 
 def _parsed(settings: dict[str, Any]) -> MarketFile:
@@ -200,7 +191,6 @@ def _parsed(settings: dict[str, Any]) -> MarketFile:
 
 
 def keep(job: Job, settings: Mapping[str, Any]) -> None:
-    """Keeps what a job's market.toml holds."""
     job.market = toml_text(settings)
     job.market_hash = hashlib.sha256(job.market.encode()).hexdigest()
 
@@ -213,17 +203,16 @@ def text_of(job: Job) -> str:
 
 
 def settings_of(job: Job) -> dict[str, Any]:
-    """What the job's market.toml holds."""
     return tomllib.loads(text_of(job))
 
 
 def market_of(job: Job) -> MarketFile:
     """The same, parsed; or an InvalidError in market.toml's words."""
-    return _parsed_text(text_of(job))
+    return parsed_text(text_of(job))
 
 
 @lru_cache(maxsize=64)
-def _parsed_text(text: str) -> MarketFile:
+def parsed_text(text: str) -> MarketFile:
     return _parsed(tomllib.loads(text))
 
 

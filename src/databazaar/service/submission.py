@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,16 @@ class Fitted:
     schema: dict[str, Any]
 
 
-def check_tables(settings: Settings, market: Composition) -> Fitted | None:
-    """Refuses an unusable hold-out and offers that lack its columns; None where the hold-out is not read here."""
+def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, Fitted | None]:
+    """The market that a job makes, and what its hold-out gives, if that is read here; refused where it could not be
+    submitted, by its settings, by an unusable hold-out, or by offers that lack its columns."""
+    market = compose(session, settings, job)
+    if job.mode == "own":
+        refuse_unverifiable(market.parsed)
     data = market.parsed.data
     fitted = _fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
     if fitted is None:
-        return None
+        return market, None
     wanted = [*fitted.columns, data.target]
     for seller in market.sellers:
         there = {column["name"] for column in seller.version.columns}
@@ -91,14 +95,14 @@ def check_tables(settings: Settings, market: Composition) -> Fitted | None:
                 "out, or name the columns to use in data.features",
                 place="offers",
             )
-    return fitted
+    return market, fitted
 
 
 def _fit_holdout(settings: Settings, data: DataSettings, file: File | None) -> Fitted | None:
     """What a hold-out gives, which is read once for all who ask; None where it is not looked at here."""
     if file is None or file.size > MOST_BYTES:
         return None
-    return _fit(settings, files.path_of(settings, file), file.digest, file.name, file.organisation_id, data)
+    return _fit(settings, settings.file(file.digest, file.suffix), file.digest, file.name, file.organisation_id, data)
 
 
 @lru_cache(maxsize=16)
@@ -135,32 +139,25 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     job.budget = market.parsed.budget_minor
     specification.keep(job, market.settings)
     enter(session, job, JobState.SUBMITTED)
-    consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed, job.mode)
-    if fitted is not None:
-        needs = replace(needs, columns=fitted.columns)
-        if market.parsed.engine.kind == "federated":
-            needs = replace(needs, fingerprint=_keep_schema(settings, job, fitted.schema))
+    needs = _needs_of(settings, job, market.parsed, fitted)
     job.needs = asdict(needs)
+    consumer = session.get_one(Organisation, caller.organisation_id)
     for seller in market.sellers:
         contracts.request(session, job, consumer, seller.offer, needs)
     contracts.conclude(session, job)
     return job
 
 
-def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, Fitted | None]:
-    """The market that a job makes; refused where it could not be submitted, by its settings or its tables."""
-    market = compose(session, settings, job)
-    if job.mode == "own":
-        refuse_unverifiable(market.parsed)
-    return market, check_tables(settings, market)
-
-
-def needs_of(market: MarketFile, mode: str) -> contracts.Needs:
-    """What the job asks for, as far as its settings say it."""
-    data = market.data
-    named = None if data.features is None else list(data.features)
-    oracle = oracle_settings(market)
-    return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named, defence=market.defence.kind)
+def _needs_of(settings: Settings, job: Job, market: MarketFile, fitted: Fitted | None) -> contracts.Needs:
+    """What the job asks for, by its settings and its hold-out; keeps the schema that sites are asked by."""
+    data, fingerprint = market.data, None
+    columns = None if data.features is None else list(data.features)
+    if fitted is not None:
+        columns = fitted.columns
+        if market.engine.kind == "federated":
+            fingerprint = _keep_schema(settings, job, fitted.schema)
+    kind, oracle, defence = market.model.kind, oracle_settings(market), market.defence.kind
+    return contracts.Needs(kind, oracle, job.mode, data.target, data.task, columns, fingerprint, defence)
 
 
 def _keep_schema(settings: Settings, job: Job, schema: dict[str, Any]) -> str:

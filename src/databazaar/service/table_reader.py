@@ -11,7 +11,6 @@ import logging
 import multiprocessing
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -38,10 +37,6 @@ Work = Callable[..., Any]
 """Reads a table, given its path and more, and returns what JSON can hold."""
 
 
-class EndedError(InvalidError):
-    """A table was not read to its end: the process had no memory or time for it."""
-
-
 def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str = "", whose: str = "") -> Any:
     """What `work(path, *more)` returns, as JSON gives it back. A file that cannot be read is refused in one sentence,
     under the `name` that it came with. `whose` is the organisation that waits."""
@@ -55,7 +50,7 @@ def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str
     if "failed" in answer:
         log.warning("a table of %s could not be read: %s", whose or "nobody", answer["failed"])
         raise InvalidError(f"{name}: the file cannot be read ({answer['failed']}): correct it or save it again")
-    raise EndedError(
+    raise InvalidError(
         f"{name}: the file takes more than the {settings.table_memory / 2**30:,.1f} GiB of memory or the "
         f"{settings.table_seconds} seconds that the hub has for reading a table: split it or leave columns out"
     )
@@ -80,7 +75,6 @@ def _answer(settings: Settings, work: Work, path: Path, *more: Any) -> dict[str,
 
 
 def _work(there: Connection, limits: tuple[int, int], work: Work, path: Path, *more: Any) -> None:
-    """What the process does."""
     import pyarrow as pa
 
     from databazaar.data.memory_limits import limit_process
@@ -107,20 +101,14 @@ def told(work: Work, path: Path, *more: Any) -> bytes:
 MOST_COLUMNS = 10_000
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What is shown of a table: how many rows, and each column's name and kind. Never a value."""
-
-    rows: int
-    columns: list[dict[str, Any]]
-
-
-def outline(settings: Settings, path: Path, name: str = "", whose: str = "") -> Outline:
-    """What is shown of a table. A faulty one is refused under its `name`; `whose` is the organisation that waits."""
-    return Outline(**read_apart(settings, found_in, path, name=name, whose=whose))
+def outline(settings: Settings, path: Path, name: str = "", whose: str = "") -> tuple[int, list[dict[str, Any]]]:
+    """What is shown of a table: how many rows, and each column's name and kind; never a value. A faulty one is refused
+    under its `name`; `whose` is the organisation that waits."""
+    rows, columns = read_apart(settings, found_in, path, name=name, whose=whose)
+    return rows, columns
 
 
-def found_in(path: Path) -> dict[str, Any]:
+def found_in(path: Path) -> tuple[int, list[dict[str, Any]]]:
     """Reads the table, which takes several times its size in memory; for a process of its own."""
     from databazaar.data.tables import read_table
 
@@ -129,8 +117,7 @@ def found_in(path: Path) -> dict[str, Any]:
         raise BazaarError(
             f"{path} has {len(frame.columns):,} columns, and a table has {MOST_COLUMNS:,} at the most: leave some out"
         )
-    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
-    return {"rows": len(frame), "columns": columns}
+    return len(frame), [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
 
 
 def _kind(column: Any) -> str:

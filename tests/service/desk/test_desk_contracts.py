@@ -19,9 +19,9 @@ from databazaar.config.market_data import load_data
 from databazaar.config.market_file import load_market
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.accepted_schemas import fingerprint, read_schema
+from databazaar.learning.asked_rows import visited_rows
 from databazaar.service import contracts, jobs, offers, submission
 from databazaar.service.caller import Caller
-from databazaar.service.contracts import Needs
 from databazaar.service.database.tables import Contract, Job, OfferVersion, now
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.folder import write_market
@@ -190,8 +190,7 @@ def test_the_rows_of_an_ask_are_those_that_the_oracle_uses(
         "full-gradient": FullGradient(),
     }
     used = int((oracles[kind].batches(rows, key=1) >= 0).sum())
-    needs = Needs("mlp", oracle)
-    counted, most = needs.rows(rows), needs.rows(None)
+    counted, most = visited_rows(oracle, rows), visited_rows(oracle, None)
     assert counted is not None and counted >= used
     if kind != "local-sgd" or rows % batch_size == 0:
         assert counted == used

@@ -112,7 +112,7 @@ def test_the_same_bytes_go_with_their_last_owner(small: DeskMarket) -> None:
     assert kept_in(small) == []
     with small.database.begin() as session:
         again = files.own_file(session, small["south"], small.upload(session, "south", table(1)))
-    assert files.path_of(small.settings, again).read_bytes() == table(1)
+    assert small.settings.file(again.digest, again.suffix).read_bytes() == table(1)
 
 
 def test_bytes_that_somebody_uploads_just_now_are_not_removed(market: DeskMarket) -> None:
@@ -128,7 +128,7 @@ def test_bytes_that_somebody_uploads_just_now_are_not_removed(market: DeskMarket
     remover.join()
     with market.database.read() as session:
         kept = files.own_file(session, market["south"], second)
-    assert files.path_of(market.settings, kept).read_bytes() == table(1)
+    assert market.settings.file(kept.digest, kept.suffix).read_bytes() == table(1)
 
 
 def test_a_file_cannot_be_chosen_while_it_is_deleted(market: DeskMarket) -> None:
@@ -178,7 +178,7 @@ def test_nobody_keeps_more_than_the_quota(market: DeskMarket) -> None:
         taken = files.room_taken(session, market["north"].organisation_id)
         assert taken <= bounded.quota
         again = files.own_file(session, market["north"], kept[0])
-        content = files.path_of(market.settings, again).read_bytes()
+        content = market.settings.file(again.digest, again.suffix).read_bytes()
         files.keep(session, market["north"], bounded, "again.csv", io.BytesIO(content))  # the same bytes are free
         files.keep(session, market["south"], bounded, "theirs.csv", io.BytesIO(content))  # and others have their own
         assert files.room_taken(session, market["north"].organisation_id) == taken

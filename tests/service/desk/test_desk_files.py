@@ -49,12 +49,12 @@ def test_a_table_is_kept_under_its_hash_whatever_it_is_called(small: DeskMarket)
             again = files.keep(session, small["south"], small.settings, "other.bin", io.BytesIO(content))
         assert (file.name, file.suffix, file.size) == ("photo.jpg", suffix, len(content))
         assert file.digest == again.digest == hashlib.sha256(content).hexdigest() and file.id != again.id
-        path = files.path_of(small.settings, file)
+        path = small.settings.file(file.digest, file.suffix)
         assert path.read_bytes() == content
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for folder in (path.parent, small.settings.files, small.settings.home):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert [column["name"] for column in table_reader.outline(small.settings, path).columns] == [
+        assert [column["name"] for column in table_reader.outline(small.settings, path)[1]] == [
             "distance",
             "weight",
             "vehicle",
@@ -119,10 +119,11 @@ def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
     )
     with small.database.begin() as session:
         file_id = small.upload(session, "north", f"city,pay,born,who,gone,odd\n{rows}\n1,2,x,3,,\n".encode())
-        path = files.path_of(small.settings, files.own_file(session, small["north"], file_id))
-    outline = table_reader.outline(small.settings, path)
-    assert outline.rows == 401
-    kinds = {column["name"]: column["kind"] for column in outline.columns}
+        file = files.own_file(session, small["north"], file_id)
+        path = small.settings.file(file.digest, file.suffix)
+    count, columns = table_reader.outline(small.settings, path)
+    assert count == 401
+    kinds = {column["name"]: column["kind"] for column in columns}
     assert kinds == {
         "city": "category",
         "pay": "number",
@@ -131,7 +132,7 @@ def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
         "gone": "empty",
         "odd": "empty",
     }
-    assert not any(secret in repr(outline) for secret in secrets)
+    assert not any(secret in repr(columns) for secret in secrets)
 
 
 @settings(max_examples=40)
@@ -167,7 +168,7 @@ def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, m
             with pytest.raises(TooManyError, match=words):
                 table_reader.outline(settings, path, whose=whose)
         (tmp_path / "go").touch()
-    assert table_reader.outline(settings, path, whose="a").rows == 60 and not table_reader._turns._busy.total()
+    assert table_reader.outline(settings, path, whose="a")[0] == 60 and not table_reader._turns._busy.total()
 
 
 MORE_THAN_IT_HAS = "t.csv: the file takes more than the 0.1 GiB of memory or the 1 seconds that the hub has"

@@ -63,7 +63,7 @@ def parcel(url: str) -> Parcel:
 
 def test_what_happens_to_a_job_is_told_signed(market: DeskMarket, listener: Listener) -> None:
     with market.database.begin() as session:
-        _, secret = outbox.add_webhook(session, market["buyer"], listener.url, private=True)
+        secret = outbox.add_webhook(session, market["buyer"], listener.url, private=True).secret
         outbox.add_webhook(session, market["rival"], listener.url, private=True)
         market.offer(session, "north", 1)
         given: dict[str, Any] = {"files": {"holdout": market.upload(session, "buyer", table(9))}, "spec": SPEC}
@@ -113,7 +113,7 @@ def test_what_is_not_taken_is_sent_again_for_a_day(small: DeskMarket) -> None:
 
 def test_a_removed_webhook_is_told_nothing_more(small: DeskMarket) -> None:
     with small.database.begin() as session:
-        hook, _ = outbox.add_webhook(session, small["buyer"], "https://example.org/")
+        hook = outbox.add_webhook(session, small["buyer"], "https://example.org/").webhook
         outbox.tell(session, small["buyer"].organisation_id, "job", {})
         outbox.remove_webhook(session, small["buyer"], hook.id)
         assert outbox.webhooks(session, small["buyer"]) == []

@@ -265,7 +265,7 @@ def world(make_url: Callable[[str], str], tmp_path_factory: pytest.TempPathFacto
     with database.begin() as session:
         ids["colleague"] = members.invite_person(session, buyer, email="bo@buyer.example").person.id
         ids["token"] = credentials.issue_token(session, buyer, label="ci", scopes=["read"], days=1)[0].id
-        ids["webhook"] = outbox.add_webhook(session, buyer, "https://example.org/")[0].id
+        ids["webhook"] = outbox.add_webhook(session, buyer, "https://example.org/").webhook.id
         ids["table"] = market.upload(session, "north", table(1))
         ids["offer"] = market.offer(session, "north", 1).id
         market.offer(session, "north", 2, "private", consumers=["buyer"], approval="by hand")

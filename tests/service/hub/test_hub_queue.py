@@ -157,7 +157,7 @@ def test_what_is_old_is_swept_away(desk: DeskMarket, settings: Settings) -> None
     with desk.database.begin() as session:
         for key, moment in (("old", old), ("new", now())):
             session.add(Answered(organisation_id=buyer.organisation_id, key=key, request="0" * 64, created_at=moment))
-        hook, _ = outbox.add_webhook(session, buyer, "https://buyer.example/")
+        hook = outbox.add_webhook(session, buyer, "https://buyer.example/").webhook
         for name, moment, told in (("old", old, now()), ("new", now(), now()), ("waits", old, None)):
             session.add(Outgoing(webhook_id=hook.id, event=name, body={}, created_at=moment, delivered_at=told))
         token, _ = credentials.issue_token(session, buyer, label="laptop", scopes=["read"], days=1)

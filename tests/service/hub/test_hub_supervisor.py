@@ -57,13 +57,13 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
         hub.wake()
         market.wait(lambda: progress.played(market.settings, market.jobs["long"]) > 2, "the long job does not run")
         running = market.job("long")
-        assert running.id in hub.running
+        assert running.id in hub._runners
         with database.begin() as session:
             jobs.stop(session, market.desk["rival"], market.settings, running.id)
         market.wait(market.over, "not all jobs are over")
     finally:
         hub.stop()
-    assert not hub.alive and hub.running == []
+    assert not hub.alive and not hub._runners
     for name in whole:
         assert market.job(name).state == "settled" and outcome_of_run(market.run(name)) == whole[name], name
         found = RunFolder(market.run(name))

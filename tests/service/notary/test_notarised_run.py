@@ -68,7 +68,7 @@ def new_run(tmp_path: Path) -> Iterator[NotarisedRun]:
 
 def played(run: NotarisedRun, steps: Steps) -> NotarisedRun:
     for step in steps:
-        if run.entries:
+        if run.audit.entries:
             pass_on(run, step)
         assert run.take(step) == len(step)
     return run
@@ -79,11 +79,11 @@ def test_an_honest_run_is_kept_as_any_other_and_repeats_do_no_harm(
 ) -> None:
     entries = [entry for step in steps for entry in step]
     for step in steps:
-        if new_run.entries:
+        if new_run.audit.entries:
             pass_on(new_run, step)
         new_run.take(step)
-        assert new_run.take(step) == 0 and new_run.take(entries[: new_run.entries]) == 0
-    assert new_run.closed and new_run.head == entries[-1].hash
+        assert new_run.take(step) == 0 and new_run.take(entries[: new_run.audit.entries]) == 0
+    assert new_run.audit.closed and new_run.audit.head == entries[-1].hash
     new_run.dispose()
     folder = new_run.folder
     audit = folder.audit(entries[-1].hash)
@@ -97,20 +97,20 @@ def test_an_honest_run_is_kept_as_any_other_and_repeats_do_no_harm(
 def test_a_hub_that_is_started_again_goes_on_where_it_was(new_run: NotarisedRun, steps: Steps, tmp_path: Path) -> None:
     run, known = new_run, list[tuple[Any, ...]]()
     for step in steps:
-        if run.entries:
+        if run.audit.entries:
             pass_on(run, step)
-            known.append((run.replies, run.due, run.head))
+            known.append((run.replies, run.due, run.audit.head))
             run.dispose()
             run = NotarisedRun(new_run.folder.path)
-            assert (run.replies, run.due, run.head) == known[-1]
+            assert (run.replies, run.due, run.audit.head) == known[-1]
         run.take(step)
     assert progress.rounds(Settings(home=tmp_path), ID)[-1]["round"] == run.notary.audit.rounds
     run.dispose()
 
 
 def resealed(run: NotarisedRun, entries: Sequence[Entry]) -> list[Entry]:
-    head, sealed = run.head, list[Entry]()
-    for seq, entry in enumerate(entries, run.entries):
+    head, sealed = run.audit.head, list[Entry]()
+    for seq, entry in enumerate(entries, run.audit.entries):
         sealed.append(entry._replace(seq=seq).sealed(head))
         head = sealed[-1].hash
     return sealed
@@ -173,10 +173,10 @@ def test_a_cheat_is_refused_and_has_not_happened(new_run: NotarisedRun, steps: S
     forge, why = CHEATS[name]
     run = played(new_run, steps[:3])
     pass_on(run, steps[3])
-    before = run.head, run.entries, run.due, run.replies
+    before = run.audit.head, run.audit.entries, run.due, run.replies
     with pytest.raises(ServiceError, match=why):
         run.take(resealed(run, forge(steps[3])))
-    assert (run.head, run.entries, run.due, run.replies) == before
+    assert (run.audit.head, run.audit.entries, run.due, run.replies) == before
     assert run.take(steps[3]) == len(steps[3])
 
 
@@ -187,8 +187,8 @@ def test_history_is_not_rewritten_and_has_no_gaps(new_run: NotarisedRun, steps: 
     for wrong in ([other], [other, *entries[1:]], [*entries[1:3], entries[3]._replace(amount=9).sealed("0" * 64)]):
         with pytest.raises(ConflictError, match="not the one that the hub has had"):
             run.take(wrong)
-    with pytest.raises(ConflictError, match=f"send those from entry {run.entries} on"):
-        run.take(entries[run.entries + 1 :])
+    with pytest.raises(ConflictError, match=f"send those from entry {run.audit.entries} on"):
+        run.take(entries[run.audit.entries + 1 :])
     for many in ([], [entries[0]] * (MOST_ENTRIES + 1)):
         with pytest.raises(InvalidError, match="between 1 and"):
             run.take(many)
@@ -236,7 +236,7 @@ def test_whoever_goes_away_pays_for_what_was_passed_on(steps: Steps, tmp_path: P
     assert not run.close()
     seen = set()
     for number, step in enumerate(steps):
-        if run.entries and asked:
+        if run.audit.entries and asked:
             pass_on(run, step)
         place = shutil.copytree(tmp_path / "job", tmp_path / f"left {number}")
         replies, rounds = dict(run.replies.answers), run.notary.audit.rounds
@@ -245,16 +245,16 @@ def test_whoever_goes_away_pays_for_what_was_passed_on(steps: Steps, tmp_path: P
         due = sum(prices[who] for who in drawn if who in replies)
         spent = 0 if run.notary.audit.book is None else run.notary.audit.book.spent
         left = NotarisedRun(place / "run")
-        assert left.close() == bool(rounds or replies) and left.close() == left.closed
+        assert left.close() == bool(rounds or replies) and left.close() == left.audit.closed
         left.dispose()
         close_notarised(place / "run")
-        if left.closed:
+        if left.audit.closed:
             audit = left.folder.audit()
             assert audit.ok and audit.closed and audit.book is not None, audit.message
             assert audit.book.spent == spent + due and is_notarised(left.folder)
             assert audit.closing is not None
             seen.add(audit.closing["stop"]["kind"])
-        if run.entries and not asked:
+        if run.audit.entries and not asked:
             pass_on(run, step)
         run.take(step)
     run.dispose()
@@ -276,9 +276,9 @@ def test_a_consumers_own_close_is_taken_while_nothing_was_passed_on(new_run: Not
         run.take(written)
     run.replies = run.replies.of_round(-1).of_round(run.due.round)
     run.take(written)
-    assert run.closed
+    assert run.audit.closed
     with pytest.raises(ConflictError, match="closed at the hub"):
-        run.take([*written, written[-1]._replace(seq=run.entries)])
+        run.take([*written, written[-1]._replace(seq=run.audit.entries)])
 
 
 def test_a_note_that_cannot_be_read_is_said(new_run: NotarisedRun, steps: Steps) -> None:

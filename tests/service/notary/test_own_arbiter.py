@@ -105,22 +105,22 @@ def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: 
     first, second = own.found(own.job()), own.found(own.job())
     answerers = Answerers(1, patience=0.1)
     try:
-        with answerers.of(first.id, "a", lambda: own.notaries._about(first)) as one:
+        with answerers.turn(first.id, "a", lambda: own.notaries._about(first)) as one:
             with (
                 pytest.raises(TooManyError, match="ask again in a second"),
-                answerers.of(second.id, "b", lambda: own.notaries._about(second)),
+                answerers.turn(second.id, "b", lambda: own.notaries._about(second)),
             ):
                 pass
             assert one.connected() == ["north-sales", "south-sales"]
-        with answerers.of(first.id, "a", dict) as again:
+        with answerers.turn(first.id, "a", dict) as again:
             assert again is one
-        with answerers.of(second.id, "b", lambda: own.notaries._about(second)) as two:
+        with answerers.turn(second.id, "b", lambda: own.notaries._about(second)) as two:
             assert not one.alive
             two._process.kill()
             with pytest.raises(ConflictError, match="another one does"):
                 two.connected()
         answerers.drop(first.id)
-        with answerers.of(second.id, "b", lambda: own.notaries._about(second)) as three:
+        with answerers.turn(second.id, "b", lambda: own.notaries._about(second)) as three:
             assert three is not two and three.alive
         answerers.drop(second.id)
         assert not three.alive

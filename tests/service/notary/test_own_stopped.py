@@ -86,8 +86,8 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     settings = replace(own.market.settings, own_lease=1000.0, own_begin=5000.0)
     own.notaries.close()
     now = [time.time()]
-    notaries = Notaries(settings, own.market.database, clock=lambda: now[0])
     monkeypatch.setattr("databazaar.service.notary.commands.EVERY", 0.01)
+    notaries = Notaries(settings, own.market.database, clock=lambda: now[0])
     try:
         assert job not in notaries.close_due() and own.found(job).state == JobState.RUNNING
         assert notaries.standing(own.market["buyer"], job).entries
@@ -147,7 +147,7 @@ class _Telling:
     """In the place of a process: a site that keeps count of its privacy."""
 
     @contextmanager
-    def of(self, job_id: str, consumer: str, about: object) -> Iterator[_Telling]:
+    def turn(self, job_id: str, consumer: str, about: object) -> Iterator[_Telling]:
         yield self
 
     def ask(self, names: list[str], *_: object) -> Answers:
@@ -168,8 +168,8 @@ def test_what_a_site_says_of_its_privacy_is_noted_and_a_database_that_is_away_en
         jobs.stop(session, own.market["buyer"], own.market.settings, job)
     monkeypatch.undo()
     assert job in own.notaries.close_due() and own.found(job).state == JobState.SETTLING
-    lost = Notaries(own.market.settings, Database(f"sqlite:///{tmp_path}/no/where.sqlite"))
     monkeypatch.setattr("databazaar.service.notary.commands.EVERY", 0.01)
+    lost = Notaries(own.market.settings, Database(f"sqlite:///{tmp_path}/no/where.sqlite"))
     lost.start()
     while "the database does not answer" not in caplog.text:
         time.sleep(0.01)

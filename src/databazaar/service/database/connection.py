@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
@@ -36,11 +36,9 @@ class Database:
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
-    @contextmanager
-    def begin(self) -> Iterator[Session]:
+    def begin(self) -> AbstractContextManager[Session]:
         """A transaction that may write, and commits at the end; on SQLite it takes the one write lock at once."""
-        with self._sessions.begin() as session:
-            yield session
+        return self._sessions.begin()
 
     @contextmanager
     def read(self) -> Iterator[Session]:

@@ -18,15 +18,15 @@ from databazaar.service.database.tables import Table
 
 _LOCK = 0x62617A61  # one number for all hubs: two that upgrade at once queue
 _ONE_THREAD = threading.Lock()  # Alembic's operations are the process's
+SCRIPTS = ScriptDirectory(str(Path(__file__).with_name("migrations")))
 
 
 def upgrade(database: Database) -> str:
     """Makes the tables or brings them up to date, all or nothing; the version that they are at then."""
-    config, scripts = _scripts()
     with (
         _ONE_THREAD,
         database.engine.begin() as connection,
-        EnvironmentContext(config, scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision)) as steps,
+        EnvironmentContext(Config(), SCRIPTS, fn=lambda revision, _: SCRIPTS._upgrade_revs("head", revision)) as steps,
     ):
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -47,12 +47,7 @@ def current(database: Database) -> str | None:
 
 
 def newest() -> str:
-    """The version that this code needs."""
-    return str(_scripts()[1].get_current_head())
-
-
-def is_current(database: Database) -> bool:
-    return current(database) == newest()
+    return str(SCRIPTS.get_current_head())
 
 
 def require_current(database: Database) -> None:
@@ -62,7 +57,7 @@ def require_current(database: Database) -> None:
         return
     if found is None:
         raise BazaarError("the database has no tables of a hub yet: `bazaar serve upgrade` makes them")
-    known = {script.revision for script in _scripts()[1].walk_revisions()}
+    known = {script.revision for script in SCRIPTS.walk_revisions()}
     if found not in known:
         raise BazaarError(
             f"the database is at version {found}, which this databazaar does not know: install the newer databazaar "
@@ -72,9 +67,3 @@ def require_current(database: Database) -> None:
         f"the database is at version {found} and this databazaar needs {newest()}: make a copy of the database, then "
         "`bazaar serve upgrade`"
     )
-
-
-def _scripts() -> tuple[Config, ScriptDirectory]:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
-    return config, ScriptDirectory.from_config(config)

@@ -62,7 +62,6 @@ def create_app(
 
 @asynccontextmanager
 async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
-    """What goes on beside the requests."""
     await run_in_threadpool(children.get_ready)
     if supervise:
         from databazaar.service.hub.supervisor import Supervisor

@@ -97,16 +97,13 @@ class Listener(socket.socket):
             if self._open.total() < self._most and (self._open[who] < self._most_of_one or self._is_proxy(address[0])):
                 return _Counted(found, self._open, who), address
             found.close()
-            self._say_refused()
+            self._refused += 1
+            if time.monotonic() >= self._said + QUIET:
+                log.warning("%d connections were refused, and %d are open", self._refused, self._open.total())
+                self._refused, self._said = 0, time.monotonic()
 
     def _is_proxy(self, host: str) -> bool:
         return any(ipaddress.ip_address(host) in network for network in self._proxies)
-
-    def _say_refused(self) -> None:
-        self._refused += 1
-        if time.monotonic() >= self._said + QUIET:
-            log.warning("%d connections were refused, and %d are open", self._refused, self._open.total())
-            self._refused, self._said = 0, time.monotonic()
 
 
 class _Counted(socket.socket):

@@ -11,9 +11,8 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from databazaar.errors import BazaarError
-from databazaar.service.errors import ServiceError, UnknownCallerError
+from databazaar.service.errors import ServiceError
 from databazaar.service.http.pages import error_page
-from databazaar.service.http.security_limits import RetryError
 
 FAULT = "something went wrong at the hub, and the operator's log says what: try again, or name the request id to them"
 AWAY = "the hub's database does not answer: try again soon"
@@ -42,12 +41,10 @@ def answer(request: Request, status: int, sentence: str, headers: Mapping[str, s
 
 def handled(request: Request, error: Exception) -> Response | None:
     """The answer to an error; None for one that nobody has foreseen."""
-    if isinstance(error, RetryError):
-        return answer(request, error.status, str(error), {"Retry-After": str(error.seconds)})
-    if isinstance(error, UnknownCallerError):
-        return answer(request, error.status, str(error), {"WWW-Authenticate": 'Bearer realm="databazaar"'})
+    if isinstance(error, ServiceError):
+        return answer(request, error.status, str(error), error.headers)
     if isinstance(error, BazaarError):
-        return answer(request, error.status if isinstance(error, ServiceError) else 422, str(error))
+        return answer(request, 422, str(error))
     if isinstance(error, HTTPException):
         sentences = {404: "there is nothing here", 405: f"{request.method} is not for this address"}
         sentence = sentences.get(error.status_code, str(error.detail))

@@ -16,9 +16,9 @@ from databazaar.client import shapes
 from databazaar.config.market_file import MarketFile
 from databazaar.config.template import kinds_of, summary
 from databazaar.defence.settings import PRESETS
+from databazaar.display import duration
 from databazaar.models import MODELS
 from databazaar.money import Currency
-from databazaar.reports.words import count
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.purchase import PurchaseEvaluation
 from databazaar.service import cash, contracts, jobs, journal
@@ -32,7 +32,6 @@ from databazaar.service.lifecycle import OVER, ContractState, JobState
 from databazaar.settings import Setting, declared
 from databazaar.stops.protocol import STOPS
 
-ENDS = ("no-progress", "budget")
 TARGET = "target-utility"
 DEFENCE = "standard"
 """A hub's form proposes it; a market.toml that names none has none."""
@@ -49,8 +48,7 @@ SETTINGS = {
 """The fields that are settings, by their places in market.toml."""
 FIELDS = {
     **{place: name for name, place in SETTINGS.items()},
-    **{name: name for name in ("name", "offers")},
-    "model": "model",
+    **{name: name for name in ("name", "offers", "model")},
     "data.holdout": "holdout",
     "stops[0]": "target_utility",
     "stops[0].utility": "target_utility",
@@ -68,12 +66,6 @@ STEPS = (
 )
 LAST_STEPS = {JobState.SETTLED: "Settled", JobState.REFUNDED: "Refunded", JobState.FAILED: "Failed"}
 LIVE = (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING, JobState.SETTLING)
-LIVE_WORDS = {
-    JobState.FUNDED: "Funded: it starts when your own arbiter opens its run.",
-    JobState.QUEUED: "Queued: it starts as soon as a runner is free.",
-    JobState.RUNNING: "Running. This page follows it where scripts are allowed; otherwise load it again.",
-    JobState.SETTLING: "The run is over; the money is being settled.",
-}
 PARTS = {JobState.DRAFT: "draft", JobState.SUBMITTED: "submitted", JobState.AGREED: "agreed"}
 
 
@@ -92,24 +84,22 @@ class JobField:
 def job_fields() -> dict[str, JobField]:
     """The fields that are settings, and that of the stop at a utility, from their declarations."""
     sections = {one.name: one for one in declared(MarketFile)}
+    kinds = {
+        "model": [(kind, f"{kind}: {summary(MODELS.find(kind))}") for kind in kinds_of(MODELS)],
+        "defence": [(name, name) for name in sorted(PRESETS, key=lambda name: name != DEFENCE)],
+    }
     found = {}
     for name, place in SETTINGS.items():
         section, _, setting = place.partition(".")
         if setting == "kind":
             said = sections[section]
             default = DEFENCE if section == "defence" else said.default.kind
-            found[name] = _field(section, said, default, _kinds(section))
+            found[name] = _field(section, said, default, kinds[section])
         else:
             said = next(one for one in declared(sections[section].type) if one.name == setting)
             found[name] = _field(setting, said, "" if name == "per_round" or said.required else said.default)
     wanted = next(one for one in declared(STOPS.find(TARGET)) if one.name == "utility")
     return {**found, "target_utility": _field(TARGET, wanted, None)}
-
-
-def _kinds(section: str) -> list[tuple[str, str]]:
-    if section == "model":
-        return [(kind, f"{kind}: {summary(MODELS.find(kind))}") for kind in kinds_of(MODELS)]
-    return [(name, name) for name in sorted(PRESETS, key=lambda name: name != DEFENCE)]
 
 
 def _field(name: str, said: Setting, default: Any, options: list[tuple[str, str]] | None = None) -> JobField:
@@ -139,7 +129,7 @@ def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
         spec.setdefault(section, {})[setting] = value
     wanted = form.number("target_utility")
     stops = [] if wanted is None else [{"kind": TARGET, "utility": wanted}]
-    if form.choice("ends", ENDS) == "no-progress":
+    if form.choice("ends", ("no-progress", "budget")) == "no-progress":
         stops.append({"kind": "no-progress"})
     return {**spec, "stops": stops} if stops else spec
 
@@ -185,7 +175,6 @@ def changed_spec(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
 
 
 def shown_job(page: PageContext, session: Session, job: Job) -> dict[str, Any]:
-    """All that the template needs."""
     state = JobState(job.state)
     events = jobs.events_of(session, page.caller, job.id)
     part = PARTS.get(state, "live" if state in LIVE else "ended")
@@ -205,7 +194,6 @@ def shown_job(page: PageContext, session: Session, job: Job) -> dict[str, Any]:
         "held": rounds[-1]["asked"] - rounds[-1]["spent"] if rounds and state not in OVER else 0,
         "most_asked": max(asked.values(), default=1),
         "events_path": f"/v1/jobs/{job.id}/live",
-        "live_words": LIVE_WORDS.get(state, "The run is over."),
         "over": state in OVER,
         "reason": told_of(job),
     }
@@ -236,7 +224,8 @@ def _of_state(
     if state == JobState.AGREED:
         return _quoted(page, session, job, made)
     if state in OVER:
-        return {"downloads": _downloads(page, job), "worth": _worth(page, job)}
+        kept = page.settings.run_folder(job.id).is_dir() and job.run_head is not None
+        return {"downloads": kept, "worth": _worth(page, job)}
     return {}
 
 
@@ -269,29 +258,15 @@ def _quoted(page: PageContext, session: Session, job: Job, made: list[shapes.Con
 
 def wait_in_words(seconds: float | None) -> str:
     """
-    >>> wait_in_words(None), wait_in_words(0), wait_in_words(30), wait_in_words(90), wait_in_words(7000)
-    ('not known yet', 'none: a runner is free', 'about 30 seconds', 'about 2 minutes', 'about 2 hours')
+    >>> wait_in_words(None), wait_in_words(0), wait_in_words(30), wait_in_words(150), wait_in_words(7000)
+    ('not known yet', 'none: a runner is free', 'about 30 seconds', 'about 2 minutes', 'about 1.9 hours')
     """
     if seconds is None:
         return "not known yet"
-    for size, unit in ((3600, "hour"), (60, "minute"), (1, "second")):
-        if seconds >= size:
-            return f"about {count(round(seconds / size), unit)}"
-    return "none: a runner is free"
+    return f"about {duration(seconds)}" if seconds >= 1 else "none: a runner is free"
 
 
 def _worth(page: PageContext, job: Job) -> PurchaseEvaluation | None:
     """What the purchase was worth. It is not judged where a job was stopped, nor here where an arbiter is elsewhere."""
     folder = page.settings.run_folder(job.id)
     return RunFolder(folder).worth() if job.run_head is not None and (folder / "run.json").is_file() else None
-
-
-def _downloads(page: PageContext, job: Job) -> list[dict[str, Any]]:
-    """Those that the API has for this job."""
-    folder = page.settings.run_folder(job.id)
-    if not folder.is_dir() or job.run_head is None:
-        return []
-    paths = [("model", "Model", True)] if job.model_hash else []
-    paths += [("statement.csv", "Statement (CSV)", True), ("statement.json", "Statement (JSON)", True)]
-    paths += [("report.html", "Report", False)]
-    return [{"path": f"/v1/jobs/{job.id}/{name}", "words": words, "save": save} for name, words, save in paths]

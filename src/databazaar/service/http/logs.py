@@ -83,8 +83,6 @@ def template(scope: Scope) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """One line of JSON for each record."""
-
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),

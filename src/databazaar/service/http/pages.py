@@ -43,9 +43,7 @@ TITLES = {
     429: "Too many requests",
     503: "Come back soon",
 }
-FAILED, NOT_SO = "Something went wrong", "Not like this"
 GROUPS = ("Operating", "Buying", "Selling", "Your organisation")
-MEMBERS = "only consumers and providers keep files here"
 Menu = dict[str, list[dict[str, Any]]]
 """The entries of each group: path, title, whether one is there, and how much waits."""
 router = APIRouter(include_in_schema=False)
@@ -142,7 +140,7 @@ def templates() -> Any:
 def require(caller: Caller, role: str) -> None:
     """Refuses those who do not have the role, `member` being consumers and providers."""
     if role == "member" and not has_role(caller, role):
-        raise DeniedError(MEMBERS)
+        raise DeniedError("only consumers and providers keep files here")
     if role in ("operator", "consumer", "provider"):
         getattr(caller, f"require_{role}")()
 
@@ -219,7 +217,8 @@ def error_page(request: Request, status: int, sentence: str, headers: dict[str, 
     # Nothing is asked of the database here: it may be what has failed.
     page = getattr(request.state, "page", None)
     page = page or PageContext(web_of(request), request, ANONYMOUS, NO_MARKET)
-    title = TITLES.get(status, FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NOT_SO)
+    failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    title = TITLES.get(status, "Something went wrong" if failed else "Not like this")
     response: Response = page.render("error", title, status, sentence=sentence_of(sentence))
     response.headers.update(headers)
     return response

@@ -152,15 +152,13 @@ class Routes:
         method: str = "POST",
         late: bool = False,
         uploads: bool = False,
-        first: Callable[..., object] | None = None,
         **more: Any,
     ) -> Callable[[Command], Command]:
         """A command, for programs: see `ApiCall.do` for `late`. With `uploads` it takes a form with files
-        instead of JSON. `first` is done before its transaction: work that takes long, while nobody waits to write."""
+        instead of JSON."""
 
         def declare(function: Command) -> Command:
             def answer(call: ApiCall, asked: Body | None = None, **given: Any) -> Response:
-                _do_first(first, call, given)
                 taken = {} if asked is None else {name: getattr(asked, name) for name in type(asked).model_fields}
                 command = lambda session: _done(function, call, session, {**given, **taken})  # noqa: E731
                 return call.do(shape, command, status, late=late)
@@ -210,7 +208,6 @@ class Routes:
         fields: Mapping[str, str] | None = None,
         check: Callable[[Session, Settings, Any], object] | None = None,
         uploads: bool = False,
-        first: Callable[..., object] | None = None,
         secret: str = "",
         kind: str = "good",
     ) -> Callable[[Command], Command]:
@@ -231,7 +228,6 @@ class Routes:
                 taken = {} if read is None else read(page_, form)
                 with form.trying(fields):
                     if not form.faulty:
-                        _do_first(first, page_, given)
                         with page_.begin() as session:
                             made = _done(function, page_, session, {**given, **taken})
                             if check is not None:
@@ -258,12 +254,6 @@ def _done(function: Callable[..., Any], call: Call, session: Session, given: dic
     known = {"call": call, "page": call, "session": session, "caller": call.caller, "settings": call.settings}
     named = inspect.signature(function).parameters
     return function(**{name: value for name, value in known.items() if name in named}, **given)
-
-
-def _do_first(function: Callable[..., Any] | None, call: Call, ids: dict[str, Any]) -> None:
-    if function is not None:
-        with call.read() as session:
-            _done(function, call, session, ids)
 
 
 def _endpoint(

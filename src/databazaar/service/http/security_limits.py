@@ -34,7 +34,7 @@ class RetryError(TooManyError):
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"too many requests: try again in {seconds} seconds")
-        self.seconds = seconds
+        self.headers = {"Retry-After": str(seconds)}
 
 
 @dataclass
@@ -125,11 +125,8 @@ def household(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
+    address = getattr(address, "ipv4_mapped", None) or address
+    return str(address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False))
 
 
 def takes_messages(endpoint: F) -> F:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import forkserver
-from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -82,57 +81,42 @@ class Child:
         return 1 if self.process.exitcode is None else self.process.exitcode
 
 
-class Children:
-    """Those of one hub that do the same work, by which they are named."""
+class Children(dict[str, Child]):
+    """Those of one hub that do the same work, by which they are named; each by its job."""
 
     def __init__(self, name: str, settings: Settings, work: Work) -> None:
+        super().__init__()
         self._name, self._settings, self._work = name, settings, work
-        self._alive: dict[str, Child] = {}
-
-    def __len__(self) -> int:
-        return len(self._alive)
-
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._alive
-
-    @property
-    def jobs(self) -> list[str]:
-        return list(self._alive)
 
     @property
     def sentinels(self) -> list[int]:
-        return [child.process.sentinel for child in self._alive.values()]
+        return [child.process.sentinel for child in self.values()]
 
     def start(self, job_id: str, rounds: int = 0) -> None:
         process = start(self._work, (self._settings, job_id), f"{self._name}-{job_id}")
-        self._alive[job_id] = Child(job_id, process, rounds)
+        self[job_id] = Child(job_id, process, rounds)
 
     def over(self) -> list[Child]:
         """Those that have ended; each stays until it is forgotten."""
         with _processes:
-            return [child for child in self._alive.values() if not child.process.is_alive()]
+            return [child for child in self.values() if not child.process.is_alive()]
 
     def forget(self, child: Child) -> None:
         child.process.close()
-        del self._alive[child.job_id]
+        del self[child.job_id]
 
     def older_than(self, seconds: float) -> list[Child]:
         """Those that were started so long ago, the oldest first."""
-        return [child for child in self._alive.values() if time.monotonic() - child.since > seconds]
+        return [child for child in self.values() if time.monotonic() - child.since > seconds]
 
     def kill(self, *jobs: str) -> list[str]:
         """Ends the processes of these jobs, or all, at once: their work can be done again. Returns the jobs."""
-        ended = list(jobs) or self.jobs
-        for child in [self._alive[job_id] for job_id in ended]:
+        ended = list(jobs) or list(self)
+        for child in [self[job_id] for job_id in ended]:
             child.process.kill()
             child.process.join()
             self.forget(child)
         return ended
-
-
-def wait_for(children: list[Children], bell: int, seconds: float) -> None:
-    """Until one of them ends, or the bell rings, or the time is over."""
-    wait([bell, *(sentinel for some in children for sentinel in some.sentinels)], timeout=seconds)
 
 
 MOST_WAITING = 16

@@ -12,7 +12,7 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import write_whole
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import LEDGER
-from databazaar.service import files, specification
+from databazaar.service import specification
 from databazaar.service.database.tables import Contract, File, Job, JobEvent, Offer, OfferVersion
 from databazaar.service.home import require_home
 from databazaar.service.hub import progress
@@ -44,17 +44,15 @@ def write_market(session: Session, settings: Settings, job: Job) -> Path:
     text, folder = specification.text_of(job), settings.job_folder(job.id)
     for made in (folder.parent, folder, folder / "data"):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, file in _links(session, job).items():
-        _link(files.path_of(settings, file), folder / name)
+    named = [
+        *consumer_files(session, job).items(),
+        *((offer.slug, file) for _, offer, file in pinned_files(session, job)),
+    ]
+    for name, file in named:
+        _link(settings.file(file.digest, file.suffix), folder / name_of(name, file))
     path = folder / MARKET
     write_whole(path, text.encode(), mode=0o600)
     return path
-
-
-def _links(session: Session, job: Job) -> dict[str, File]:
-    """The files that the market names: the consumer's own, and of each provider the version that its contract pins."""
-    pinned = {name_of(offer.slug, file): file for _, offer, file in pinned_files(session, job)}
-    return {**consumer_files(session, job), **pinned}
 
 
 def pinned_files(session: Session, job: Job) -> list[tuple[Contract, Offer, File]]:
@@ -91,7 +89,10 @@ def has_begun(session: Session, settings: Settings, job: Job) -> bool:
     run, folder = settings.run_folder(job.id), settings.job_folder(job.id)
     try:
         if _is_there(run):
-            _refuse_unfit(run, job)
+            if RunFolder(run).id != job.id:
+                raise LedgerError(f"{run} is not the run of this job but another's: put its own back")
+            if not _is_there(run / LEDGER):
+                raise LedgerError(f"{run / LEDGER} is missing: put it back")
             return True
         was_running = select(exists().where(JobEvent.job_id == job.id, JobEvent.state == JobState.RUNNING))
         if not session.scalar(was_running) or (_is_there(folder / MARKET) and not _is_there(folder / progress.FILE)):
@@ -99,13 +100,6 @@ def has_begun(session: Session, settings: Settings, job: Job) -> bool:
     except OSError as reason:
         raise BazaarError(f"{run} cannot be read ({reason.strerror}): make it readable to the hub") from None
     raise LedgerError(f"{run} is missing, though the job was running: put it back, with its ledger")
-
-
-def _refuse_unfit(run: Path, job: Job) -> None:
-    if RunFolder(run).id != job.id:
-        raise LedgerError(f"{run} is not the run of this job but another's: put its own back")
-    if not _is_there(run / LEDGER):
-        raise LedgerError(f"{run / LEDGER} is missing: put it back")
 
 
 def _is_there(path: Path) -> bool:

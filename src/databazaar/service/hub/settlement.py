@@ -132,7 +132,8 @@ def outcome_of(folder: RunFolder, own: bool = False) -> Outcome:
     the ledger and no model."""
     own = own or is_notarised(folder)
     if not folder.finished:
-        found = folder.replay(record=False) if _has_entries(folder) else None
+        written = next(folder.entries(), None) is not None or folder.begun()  # damaged: an error, unlike `need_rules`
+        found = folder.replay(record=False) if written else None
         if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
             close_notarised(folder.path)
             found = folder.replay(record=False)
@@ -145,11 +146,6 @@ def outcome_of(folder: RunFolder, own: bool = False) -> Outcome:
         raise LedgerError(found.message)
     epsilon = {who: spent for who, (spent, _) in folder.privacy().items()}
     return Outcome(found, epsilon, _refusals(folder, found))
-
-
-def _has_entries(folder: RunFolder) -> bool:
-    """Whether anything was ever written; a ledger that is missing or damaged is an error, unlike for `need_rules`."""
-    return next(folder.entries(), None) is not None or bool(folder.begun())
 
 
 def _refusals(folder: RunFolder, found: Audit) -> frozenset[Code | None]:

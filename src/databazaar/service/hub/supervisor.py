@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
+from multiprocessing.connection import wait
 
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,7 +30,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, now
 from databazaar.service.home import HubLock, HubLockedError
 from databazaar.service.hub import progress, runner, settlement
-from databazaar.service.hub.children import Child, Children, wait_for
+from databazaar.service.hub.children import Child, Children
 from databazaar.service.hub.folder import HELD, has_begun, without_places, write_market
 from databazaar.service.hub.sweeper import sweepers
 from databazaar.service.jobs import STOP
@@ -108,13 +109,7 @@ class Supervisor:
         self._stopped: dict[str, float] = {}
 
     @property
-    def running(self) -> list[str]:
-        """The ids of the jobs that have a process now."""
-        return self._runners.jobs
-
-    @property
     def alive(self) -> bool:
-        """Whether it is at work."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -158,7 +153,7 @@ class Supervisor:
                 break
             except Exception:
                 log.exception("the supervisor failed, and goes on")
-            wait_for([self._runners, self._settlers], self._bell[0], TICK)
+            wait([self._bell[0], *self._runners.sentinels, *self._settlers.sentinels], timeout=TICK)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._bell[0], 4096)
         self._settlers.kill()
@@ -259,19 +254,15 @@ class Supervisor:
             if not has_begun(session, self.settings, job):
                 write_market(session, self.settings, job)
             (self.settings.job_folder(job.id) / STOP).unlink(missing_ok=True)
-        except BazaarError as refused:
-            self._hold(session, job, refused, str(refused))
-        except OSError as failed:
-            said = f"its files cannot be prepared ({failed.strerror}): the operator's log says which"
-            self._hold(session, job, failed, said)
-        else:
             return True
-        return False
-
-    def _hold(self, session: Session, job: Job, why: Exception, said: str) -> None:
-        log.error("job %s is held, and looked at again in %g seconds: %s", job.id, HELD_FOR, why)
+        except (BazaarError, OSError) as why:
+            log.error("job %s is held, and looked at again in %g seconds: %s", job.id, HELD_FOR, why)
+            said = str(why)
+            if isinstance(why, OSError):
+                said = f"its files cannot be prepared ({why.strerror}): the operator's log says which"
         job.not_before = now() + dt.timedelta(seconds=HELD_FOR)
         stays(session, job, Code.of(HELD, why=without_places(self.settings, job.id, said)))
+        return False
 
     def _note_end(self, child: Child) -> None:
         code = child.code

@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy import delete, or_, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -58,7 +57,8 @@ def _delete(database: Database, settings: Settings, file_id: str) -> bool:
 def remove_orphans(database: Database, settings: Settings) -> int:
     """Removes bytes that no row names, as a crash leaves them; how many. Where no row names any file here, the home
     belongs to another database, and everything stays."""
-    there = {name: path for path in settings.files.glob("[0-9a-f][0-9a-f]/*") if (name := _parsed(path)) is not None}
+    kept = ((path, _KEPT.fullmatch(path.name)) for path in settings.files.glob("[0-9a-f][0-9a-f]/*"))
+    there = {name.groups(): path for path, name in kept if name is not None}
     with database.read() as session:
         rows = session.execute(select(File.digest, File.suffix, File.deleted_at)).all()
     known = {(digest, suffix) for digest, suffix, _ in rows}
@@ -70,11 +70,6 @@ def remove_orphans(database: Database, settings: Settings) -> int:
         if name in known or there[name].stat().st_mtime < time.time() - STALE:
             gone += remove_unnamed(database, settings, *name)
     return gone
-
-
-def _parsed(path: Path) -> tuple[str, str] | None:
-    found = _KEPT.fullmatch(path.name)
-    return (found[1], found[2]) if found is not None else None
 
 
 EVERY, RARELY, SELDOM = 2.0, 60.0, 3600.0

@@ -59,8 +59,7 @@ class Answerer:
         self._call(dict(about), within=STARTS_WITHIN)
 
     def connected(self) -> list[str]:
-        names: list[str] = self._call({"op": "connected"})[0]["connected"]
-        return names
+        return list(self._call({"op": "connected"})[0]["connected"])
 
     def ask(self, names: Sequence[str], payload: bytes, timeout: float, due: RoundDue) -> Answers:
         header = {"op": "ask", "names": list(names), "timeout": timeout, **asdict(due)}
@@ -157,31 +156,27 @@ class Pool(Generic[Kind]):
         if held is not None:
             held.let_go()
 
+    def close(self) -> None:
+        for job_id in self:
+            self.drop(job_id)
 
-class Answerers:
+
+class Answerers(Pool[Answerer]):
     """At most `most` processes, shared by consumers in turns; the longest idle one makes room for another job's."""
 
     def __init__(self, most: int, patience: float = PATIENCE) -> None:
+        super().__init__(most)
         self._patience = patience
         self._turns = Turns(most, most + MOST_OF_ONE, FULL, FULL)
-        self._pool = Pool[Answerer](most)
 
     @contextmanager
-    def of(self, job_id: str, consumer: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
+    def turn(self, job_id: str, consumer: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
         """The process of this job, for this caller alone. `about` is asked for where it must be started."""
         with (
             self._turns.turn(consumer, self._patience),
-            self._pool.of(job_id, lambda: Answerer(about())) as answerer,
+            self.of(job_id, lambda: Answerer(about())) as answerer,
         ):
             yield answerer
-
-    def drop(self, job_id: str) -> None:
-        """Ends the process of a job that is over."""
-        self._pool.drop(job_id)
-
-    def close(self) -> None:
-        for job_id in self._pool:
-            self._pool.drop(job_id)
 
 
 def answer_on(there: Connection, folder: Path) -> None:

@@ -21,16 +21,16 @@ from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.terms import ABOUT
 from databazaar.runs.folder import RunFolder
-from databazaar.service import files, jobs, specification
-from databazaar.service.caller import Caller
+from databazaar.service import specification
+from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, Organisation
-from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
+from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub.folder import pinned_files
 from databazaar.service.hub.sweeper import Repeated
 from databazaar.service.jobs import CONSUMER
-from databazaar.service.lifecycle import JobState, enter, locked_job
-from databazaar.service.notary.answerers import Answerers, Answers, Pool, RoundDue
+from databazaar.service.lifecycle import NO_JOB, JobState, enter, locked_job
+from databazaar.service.notary.answerers import Answerer, Answerers, Pool, RoundDue
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
 from databazaar.service.submission import UNOPENED, expected_terms
@@ -40,7 +40,7 @@ def about_job(session: Session, settings: Settings, job: Job) -> dict[str, Any]:
     """Of every contract, the version of the data that it pins and the bounds that it sets."""
     answered = {
         offer.slug: {
-            "path": str(files.path_of(settings, file)),
+            "path": str(settings.file(file.digest, file.suffix)),
             "models": contract.terms["models"],
             "most_rows": contract.terms["most_rows"],
         }
@@ -62,7 +62,6 @@ EVERY = 5.0
 """Seconds between two looks at runs that are to end."""
 PLAYED = JobState.FUNDED, JobState.RUNNING
 OPEN_FIRST = "the run is not open: send its opening entry first"
-SILENT = Code("arbiter-silent")
 log = logging.getLogger(__name__)
 
 
@@ -75,7 +74,7 @@ class Notaries:
         self._settings, self._database, self._clock = settings, database, clock
         self._open_runs = Pool[NotarisedRun](most)
         self._ended: set[str] = set()
-        self._sweeper: Repeated | None = None
+        self._sweeper = Repeated("notaries", EVERY, self.close_due)
         self._answerers = Answerers(max(1, settings.runners))
 
     def market(self, caller: Caller, job_id: str) -> OwnMarket:
@@ -101,10 +100,10 @@ class Notaries:
         job = self._going(caller, job_id)
         with self._run(job, begin=not self._begun(job)) as run:
             self._refuse_ended(job)
-            if not run.entries:
+            if not run.audit.entries:
                 _refuse_other_terms(entries, expected_terms(specification.market_of(job)))
             run.take(entries)
-            standing, closing = _standing(run), run.notary.audit.closing
+            standing, closing = _standing(run), run.audit.closing
         stopped = closing is not None and closing["stop"] == BY_CONSUMER.body()
         self._note(job, standing.closed, stopped_by=CONSUMER if stopped else "")
         return standing
@@ -114,7 +113,8 @@ class Notaries:
         job = self._going(caller, job_id)
         question = hashlib.sha256(payload).hexdigest()
         if not self._begun(job):
-            answers = self._asked(job, list(names), payload, timeout, RoundDue(no_update=OPEN_FIRST))
+            with self._answerer(job) as answerer:
+                answers = answerer.ask(names, payload, timeout, RoundDue(no_update=OPEN_FIRST))
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             self._refuse_ended(job)
@@ -123,7 +123,8 @@ class Notaries:
             due = _round_due(run, names, question)
             if not left and not due.no_update:
                 return encode_bundle({"lost": {}}, {name: known[name] for name in names})
-            answers = self._asked(job, left, payload, timeout, due)
+            with self._answerer(job) as answerer:
+                answers = answerer.ask(left, payload, timeout, due)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if answers.codes[name] is None}
                 run.pass_on(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
@@ -132,14 +133,13 @@ class Notaries:
             again = {name: known[name] for name in names if name in known}
             return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
 
-    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, due: RoundDue) -> Answers:
-        with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
-            return answerer.ask(names, payload, timeout, due)
+    def _answerer(self, job: Job) -> AbstractContextManager[Answerer]:
+        return self._answerers.turn(job.id, job.organisation_id, lambda: self._about(job))
 
     def connected(self, caller: Caller, job_id: str) -> list[str]:
         """Which of the job's providers could be asked now."""
         job = self._going(caller, job_id)
-        with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
+        with self._answerer(job) as answerer:
             return answerer.connected()
 
     def close_due(self) -> list[str]:
@@ -184,7 +184,7 @@ class Notaries:
         if self._settings.run_folder(job.id).exists():
             with self._run(job) as run:
                 run.close()
-        late = UNOPENED if job.state == JobState.FUNDED else SILENT
+        late = UNOPENED if job.state == JobState.FUNDED else Code("arbiter-silent")
         self._note(job, True, late, job.stopped_by)
         return True
 
@@ -204,10 +204,9 @@ class Notaries:
                 enter(session, now, JobState.SETTLING, stopped if stopped_by else why)
 
     def _own(self, caller: Caller, job_id: str) -> Job:
+        caller.require("read")
         with self._database.read() as session:
-            job = jobs.own_job(session, caller, job_id)
-        if job.organisation_id != caller.organisation_id:  # the operator sees it, and plays it not
-            raise MissingError("there is no such job of yours: look at the list of your jobs")
+            job = own_row(session, caller, Job, job_id, NO_JOB)
         caller.require_consumer()
         if job.mode != "own":
             raise ConflictError('the hub runs this job: only a job of mode "own" has an arbiter elsewhere')
@@ -242,29 +241,26 @@ class Notaries:
 
     def start(self) -> None:
         """Looks every few seconds for runs that are to end."""
-        self._sweeper = Repeated("notaries", EVERY, self.close_due)
         self._sweeper.start()
 
     def close(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.stop()
-        for job_id in self._open_runs:
-            self._drop(job_id)
+        self._sweeper.stop()
+        self._open_runs.close()
         self._answerers.close()
 
 
 def _standing(run: NotarisedRun) -> RunStatus:
-    if not run.entries:
+    if not (entries := run.audit.entries):
         return RunStatus()
-    due = run.due
-    return RunStatus(entries=run.entries, head=run.head, round=due.round, asked=due.asked, closed=run.closed)
+    due, audit = run.due, run.audit
+    return RunStatus(entries=entries, head=audit.head, round=due.round, asked=due.asked, closed=audit.closed)
 
 
 def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundDue:
     """What can be asked now: a description always, and an update of the model that the ledger names last."""
-    if not run.entries:
+    if not run.audit.entries:
         return RoundDue(no_update=OPEN_FIRST)
-    round, model = run.due.round, run.notary.audit.model or ""
+    round, model = run.due.round, run.audit.model or ""
     try:
         run.refuse_ask(names, question)
     except ServiceError as refused:

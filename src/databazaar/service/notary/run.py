@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -19,7 +20,7 @@ from databazaar.codes import QUARANTINED, Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.federation.frames import decode_bundle, encode_bundle
 from databazaar.files import read_plain, write_whole
-from databazaar.ledger import Due, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot
+from databazaar.ledger import Audit, Due, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import Kind
 from databazaar.ledger.sql import SqlStore
@@ -162,15 +163,13 @@ class NotarisedRun:
     alive: ClassVar[bool] = True
 
     def __init__(self, path: Path) -> None:
-        self.folder = RunFolder(path)
-        self._place = path.parent
-        self._log: ProgressLog | None = None
-        self.store: SqlStore = self.folder.store()
-        try:
+        self.folder, self._place = RunFolder(path), path.parent
+        with ExitStack() as opened:
+            opened.callback(self.folder.dispose)
+            self.store: SqlStore = self.folder.store()
+            self._log = opened.enter_context(closing(ProgressLog(self._place)))
             self._read()
-        except BaseException:
-            self.dispose()
-            raise
+            self._opened = opened.pop_all()
 
     @classmethod
     def begin(cls, path: Path, id: str, title: str) -> NotarisedRun:
@@ -183,35 +182,19 @@ class NotarisedRun:
         self.notary = Notary()
         self._hashes: deque[str] = deque(maxlen=REMEMBERED)
         self._failing: Counter[str] = Counter()
-        self._close_log()
-        self._log = ProgressLog(self._place)
         for line in _taken(self.notary, map(self._noted, self.store.entries())):
             self._log.add(line)
-        self.replies = RoundReplies.kept(self._place).of_round(self.notary.audit.rounds)
-
-    def _close_log(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        self.replies = RoundReplies.kept(self._place).of_round(self.audit.rounds)
 
     def _noted(self, entry: Entry) -> Entry:
-        """Remembers what matters of an entry."""
         self._hashes.append(entry.hash)
         if entry.settles:
             self._failing[entry.provider or ""] = 0 if entry.posts else self._failing[entry.provider or ""] + 1
         return entry
 
     @property
-    def entries(self) -> int:
-        return self.notary.audit.entries
-
-    @property
-    def head(self) -> str:
-        return self.notary.audit.head
-
-    @property
-    def closed(self) -> bool:
-        return self.notary.audit.closed
+    def audit(self) -> Audit:
+        return self.notary.audit
 
     @property
     def due(self) -> Due:
@@ -235,15 +218,14 @@ class NotarisedRun:
                 "or with the close, as a ledger writes them"
             )
         state = None
-        if audit.state is not None and audit.rounds > self.notary.audit.rounds:
+        if audit.state is not None and audit.rounds > self.audit.rounds:
             state = Snapshot(audit.rounds, pack({"sampler": audit.state}), b"")
         self.store.append(new, state)
-        if not self.entries:
+        if not self.audit.entries:
             self.folder.note_begun(audit.opening)
         self.notary, self.replies = ahead, self.replies.of_round(audit.rounds)
         for entry in new:
             self._noted(entry)
-        assert self._log is not None
         for line in lines:
             self._log.add(line)
         return len(new)
@@ -251,7 +233,7 @@ class NotarisedRun:
     def _new(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         if not 0 < len(entries) <= MOST_ENTRIES:
             raise InvalidError(f"send between 1 and {MOST_ENTRIES} entries at a time")
-        first, known = entries[0].seq, self.entries
+        first, known = entries[0].seq, self.audit.entries
         if type(first) is not int or not 0 <= first <= known:
             raise ConflictError(f"the hub has {known} entries of this run: send those from entry {known} on")
         oldest = known - len(self._hashes)
@@ -261,7 +243,7 @@ class NotarisedRun:
                     f"entry {entry.seq} is not the one that the hub has had before: what was reported stays, so go on "
                     "from the folder that it was reported from"
                 )
-        if self.closed and known - first < len(entries):
+        if self.audit.closed and known - first < len(entries):
             raise ConflictError("the run is closed at the hub, and takes nothing more")
         return entries[known - first :]
 
@@ -308,21 +290,19 @@ class NotarisedRun:
             )
 
     def pass_on(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> None:
-        """Remembers what is about to be passed on."""
         self.replies = self.replies.with_answers(question, answers, failures)
         self.replies.keep(self._place)
 
     def close(self) -> bool:
         """Ends the run for a consumer who has had enough of it, or has gone: each valid answer is paid.
         False where no round is settled and none will be: nobody is paid then, and there is nothing to close."""
-        if not self.closed and self.entries and (self.notary.audit.rounds or self.replies.answers):
+        if not self.audit.closed and self.audit.entries and (self.audit.rounds or self.replies.answers):
             close_for(self.store, self.notary, self.replies)
             self._read()
-        return self.closed
+        return self.audit.closed
 
     def dispose(self) -> None:
-        self._close_log()
-        self.folder.dispose()
+        self._opened.close()
 
 
 def _taken(notary: Notary, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:

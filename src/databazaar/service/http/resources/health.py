@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from databazaar.service.database.tables import Job, JournalHead, Outgoing
-from databazaar.service.database.upgrade import is_current
+from databazaar.service.database.upgrade import current, newest
 from databazaar.service.errors import DeniedError
 from databazaar.service.http.calls import Reading
 from databazaar.service.http.context import InWeb, Web
@@ -39,17 +39,12 @@ class Health(BaseModel):
 def healthz(web: InWeb, response: Response) -> Health:
     """Whether the database answers and fits this version, and the jobs' supervisor is at work; 503 where not."""
     try:
-        current, reachable = is_current(web.database), True
+        fits, reachable = current(web.database) == newest(), True
     except SQLAlchemyError as error:
         log.warning("the database does not answer: %s", type(error).__name__)
-        current, reachable = False, False
-    supervisor = None if web.supervisor is None else bool(web.supervisor.alive)
-    health = Health(
-        ok=reachable and current and supervisor is not False,
-        database=reachable,
-        schema_current=current,
-        supervisor=supervisor,
-    )
+        fits = reachable = False
+    works = None if web.supervisor is None else web.supervisor.alive
+    health = Health(ok=fits and works is not False, database=reachable, schema_current=fits, supervisor=works)
     response.status_code = 200 if health.ok else 503
     return health
 
@@ -128,9 +123,6 @@ def sample(name: str, value: float, **labels: str) -> str:
     >>> sample("jobs", 2, state='a"b')
     'jobs{state="a\\\\"b"} 2'
     """
-    quoted = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    escaped = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    quoted = ",".join(f'{key}="{text.translate(escaped)}"' for key, text in labels.items())
     return f"{name}{{{quoted}}} {value}" if quoted else f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -182,13 +182,21 @@ routes.form(
     check=submission.check,
     uploads=True,
 )(jobs.change)
-routes.write("/jobs/{job_id}/submit", shapes.Job, first=submission.look)(submission.submit)
-routes.form(
+
+
+@routes.form(
     "/jobs/{job_id}/submit",
     lambda page, made: "The providers are asked." if made.state == JobState.SUBMITTED else "All have answered.",
     "/jobs/{job_id}",
-    first=submission.look,
-)(submission.submit)
+)
+@routes.write("/jobs/{job_id}/submit", shapes.Job, late=True)
+def submit(call: Call, session: Session, job_id: str) -> Job:
+    """Composes the job's market, keeps it, and asks all providers; those that decide by policy do so at once."""
+    with call.read() as looking:  # takes long, and nobody waits to write meanwhile
+        submission.look(looking, call.caller, call.settings, job_id)
+    return submission.submit(session, call.caller, call.settings, job_id)
+
+
 routes.read("/jobs/{job_id}/quote", shapes.Quote)(jobs.quote)
 routes.write("/jobs/{job_id}/fund", shapes.Job)(jobs.fund)
 routes.form(

@@ -10,9 +10,7 @@ once, and all viewers get the same bytes.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -22,6 +20,7 @@ from typing import Annotated, Any
 
 from fastapi import Header, Response
 from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -73,18 +72,17 @@ class Feed:
     """What is known of one job: its rounds as text, in order, and its state. It is changed in the loop's thread."""
 
     job_id: str
-    numbers: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     told: bytes = b""
     over: bool = False
     viewers: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    reading: asyncio.Task[None] | None = None
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _made: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
-        return self.numbers[-1] if self.numbers else 0
+        return len(self.texts)
 
     def after(self, number: int) -> tuple[int, bytes]:
         """The number of the last round that the event with those after this one has, and the event; it is empty where
@@ -92,24 +90,19 @@ class Feed:
         if number >= self.last:
             return number, b""
         if number not in self._made:
-            begin = bisect.bisect_right(self.numbers, number)
-            end = min(len(self.numbers), begin + BATCH)
-            last = self.numbers[end - 1]
-            self._made[number] = last, event("rounds", f'{{"rounds":[{",".join(self.texts[begin:end])}]}}', last)
+            last = min(self.last, number + BATCH)
+            self._made[number] = last, event("rounds", f'{{"rounds":[{",".join(self.texts[number:last])}]}}', last)
         return self._made[number]
 
     def take(self, rounds: Iterable[dict[str, Any]], state: dict[str, Any] | None) -> None:
         """Adds what was read, and wakes the waiting viewers if any of it is new."""
-        before = len(self.numbers), self.told
+        before = self.last, self.told
         for one in rounds:
             if one["round"] > self.last:
-                self.numbers.append(one["round"])
-                self.texts.append(
-                    json.dumps({name: _plain(value) for name, value in one.items()}, separators=(",", ":"))
-                )
+                self.texts.append(to_json(one, inf_nan_mode="null").decode())  # browsers read no infinity
         if state is not None:
             self.told, self.over = event("state", json.dumps(state)), state["state"] in OVER
-        if (len(self.numbers), self.told) != before:
+        if (self.last, self.told) != before:
             self._made.clear()
             self.wake()
 
@@ -156,8 +149,9 @@ class Broadcaster:
         feed.viewers += 1
         self._of_one[whose] += 1
         try:
-            if not feed.told:
-                await self._read_once(feed)
+            async with feed.reading:  # all who come at the same time wait for one reading
+                if not feed.told:
+                    await self._read([feed], states=True)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._follow())
             yield feed
@@ -186,12 +180,6 @@ class Broadcaster:
                 for one in self._feeds.values():
                     one.wake()
 
-    async def _read_once(self, feed: Feed) -> None:
-        """All who come to a job at the same time wait for one reading of it."""
-        if feed.reading is None or feed.reading.done():
-            feed.reading = asyncio.create_task(self._read([feed], states=True))
-        await asyncio.shield(feed.reading)
-
     async def _read(self, feed: list[Feed], states: bool) -> None:
         """One thread reads for all, the states first: the rounds of a job that is over are then all there."""
         if states:
@@ -209,11 +197,6 @@ class Broadcaster:
             with self.database.read() as session:
                 told = {row["id"]: {name: row[name] for name in TOLD} for row in session.execute(query).mappings()}
         return [(progress.rounds(self.settings, job_id, last), told.get(job_id)) for job_id, last in wanted]
-
-
-def _plain(value: Any) -> Any:
-    """Browsers read no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class EventStream(StreamingResponse):

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.service import credentials, members, outbox
-from databazaar.service.caller import SCOPES
 from databazaar.service.database.tables import Organisation, Person
 from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
@@ -30,7 +29,7 @@ ORGANISATIONS = "/operator/organisations"
 
 @routes.page("/account", "account", "Account", menu=("Your organisation", 4))
 def account_page(page: PageContext, session: Session) -> dict[str, Any]:
-    scopes = [(scope, scope, MEANINGS[scope]) for scope in SCOPES if scope in page.caller.scopes]
+    scopes = [(scope, scope, words) for scope, words in MEANINGS.items() if scope in page.caller.scopes]
     tokens, people = credentials.tokens(session, page.caller), members.people(session, page.caller)
     return {"tokens": tokens, "scopes": scopes, "people": people}
 
@@ -181,7 +180,7 @@ routes.listing("/webhooks", shapes.Webhook)(outbox.webhooks)
     secret="secret",  # noqa: S106
 )
 @routes.write("/webhooks", shapes.NewWebhook, 201)
-def add_webhook(call: Call, session: Session, *, url: str) -> outbox.NewWebhook:
+def add_webhook(call: Call, session: Session, *, url: str) -> shapes.NewWebhook:
     """Adds a webhook, and shows the secret that signs what is sent there."""
     return outbox.add_webhook(session, call.caller, url, private=call.settings.private_webhooks)
 

@@ -26,8 +26,6 @@ from databazaar.service.http.routes import Limit, Page, Routes
 
 routes = Routes("money")
 MOST_ROWS = 200
-KINDS = {"deposit": "Deposit", "payout": "Payout of pay", "withdraw": "Payout of cash"}
-ENTRY_KINDS = {**KINDS, "fund": "A job was funded", "close": "A job was settled"}
 SORTS = ("cash", "escrow", "earned")
 Before = Annotated[int | None, Query(ge=0, description="The `next` of the page before.")]
 LINES, A_PAGE = 500, 50
@@ -57,8 +55,6 @@ def money_page(page: PageContext, session: Session) -> dict[str, Any]:
         "sources": _sources(page),
         "records": cash.records(session, page.caller)[:MOST_ROWS],
         "entries": _by_entry(journal.statement(session, page.caller, most=MOST_ROWS)),
-        "KINDS": KINDS,
-        "ENTRY_KINDS": ENTRY_KINDS,
     }
 
 

@@ -10,7 +10,6 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from databazaar.reports.words import amount
 from databazaar.service import contracts, credentials, jobs, offers
 from databazaar.service.database.tables import Person
 from databazaar.service.errors import UnknownCallerError
@@ -132,27 +131,15 @@ def home(page: PageContext, session: Session) -> dict[str, Any] | Response:
     if caller.operates and not (caller.consumes or caller.provides):
         return RedirectResponse("/operator", 303)
     own_jobs = jobs.own_jobs(session, caller) if caller.consumes else []
-    waiting = [
-        {"path": f"/jobs/{job.id}", "title": job.name, "words": "All providers have answered: look at the quote."}
-        for job in own_jobs
-        if job.state == JobState.AGREED
-    ]
-    sums = {sort: amount(page.currency, held) for sort, held in sums_of(session, page).items()}
-    tiles = [("Cash", sums["cash"], "at the market", page.currency.name)]
-    if caller.consumes:
-        tiles.append(("In escrow", sums["escrow"], "held for your jobs", page.currency.name))
-    if caller.provides:
-        asked = contracts.own_contracts(session, caller, party="provider")
-        waiting += [
-            {"path": "/requests", "title": one.consumer_name, "words": f"asks for {one.offer_name}"}
-            for one in asked
-            if one.state == ContractState.REQUESTED
-        ]
-        paid = [one for one in asked if one.paid]
-        tiles.append(("Earned", sums["earned"], "not paid out yet", page.currency.name))
-        tiles.append(("Jobs that paid", f"{len(paid):,}", "you so far", ""))
-    own_offers = offers.own_offers(session, caller) if caller.provides else []
-    return {"waiting": waiting, "tiles": tiles, "jobs": own_jobs[:MOST_JOBS], "offers": own_offers}
+    asked = contracts.own_contracts(session, caller, party="provider")
+    return {
+        **sums_of(session, page),
+        "agreed": [one for one in own_jobs if one.state == JobState.AGREED],
+        "requests": [one for one in asked if one.state == ContractState.REQUESTED],
+        "paid": sum(1 for one in asked if one.paid),
+        "jobs": own_jobs[:MOST_JOBS],
+        "offers": offers.own_offers(session, caller) if caller.provides else [],
+    }
 
 
 @routes.pages.get("/who-sees-what")
