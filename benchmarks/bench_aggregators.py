@@ -27,9 +27,9 @@ from databazaar.aggregators import (
 )
 from databazaar.engines import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import Proposed
-from databazaar.market.state import Best, State
 from databazaar.roster import RoundBudget
+from databazaar.training import Lesson
+from databazaar.training.averaging import AGGREGATOR, Proposed
 
 RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping()]
 ROWS, WIDTHS = 10, (7_850, 1_000_000)
@@ -47,8 +47,10 @@ def best_of(work: Callable[[], object], times: int, device: torch.device) -> flo
     return best
 
 
-def state_of(rule: Aggregator, params: Tensor) -> State:
-    return State(0, params, 0.0, None, np.zeros(1), rule.init(params), Best(0, params, 0.0))
+def lesson_of(rule: Aggregator, updates: Tensor, drawn: Drawn) -> Lesson:
+    params = torch.zeros_like(updates[0])
+    memory = {AGGREGATOR: rule.init(params)}
+    return Lesson(params, memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains="shapley")
 
 
 def table(times: int, device: torch.device) -> None:
@@ -61,13 +63,13 @@ def table(times: int, device: torch.device) -> None:
         line = f"{rule!r:40}"
         for width in WIDTHS:
             updates = torch.randn(ROWS, width, generator=torch.Generator().manual_seed(0)).to(device)
-            state, replies = state_of(rule, torch.zeros_like(updates[0])), Replies(updates, {})
+            lesson = lesson_of(rule, updates, drawn)
 
-            def move(rule: Aggregator = rule, state: State = state, updates: Tensor = updates) -> object:
-                return rule.combine(state.aggregator, updates, 1.0)
+            def move(rule: Aggregator = rule, lesson: Lesson = lesson) -> object:
+                return rule.combine(lesson.memory[AGGREGATOR], lesson.replies.updates, 1.0)
 
-            def gains(rule: Aggregator = rule, state: State = state, replies: Replies = replies) -> object:
-                return Proposed(rule, state, drawn, replies, 1.0, None, "shapley")
+            def gains(rule: Aggregator = rule, lesson: Lesson = lesson) -> object:
+                return Proposed(rule, lesson, 1.0)
 
             seconds = best_of(move, times, device), best_of(gains, max(1, times // 5), device)
             base.setdefault(width, seconds[0])

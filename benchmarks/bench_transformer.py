@@ -35,6 +35,7 @@ from databazaar.ledger import Ledger
 from databazaar.market.round import Outcome, conclude
 from databazaar.market.run import MarketRun
 from databazaar.randomness import oracle_key
+from databazaar.training.averaging import AveragingTraining
 
 PROVIDERS, DRAWN = 8, 4
 Made = TypeVar("Made")
@@ -275,18 +276,20 @@ def _heard(run: MarketRun, engine: Engine, drawn: DrawnRound) -> Replies:
 
 def _concluded(run: MarketRun, drawn: DrawnRound, replies: Replies, found: list[float]) -> Outcome:
     """What the round comes to; the utilities of its candidates are noted."""
-    score, own = run.evaluator.score, run.round(drawn, replies)
+    assert isinstance(run.training, AveragingTraining)
+    evaluator, own = run.training.evaluator, run.round(drawn, replies)
+    score = evaluator.score
 
     def noted(stack: torch.Tensor) -> Scores:
         scores = score(stack)
         found.extend(scores.utility.tolist())
         return scores
 
-    run.evaluator.score = noted  # type: ignore[method-assign]
+    evaluator.score = noted  # type: ignore[method-assign]
     try:
         return conclude(own)
     finally:
-        run.evaluator.score = score  # type: ignore[method-assign]
+        evaluator.score = score  # type: ignore[method-assign]
 
 
 def main() -> None:

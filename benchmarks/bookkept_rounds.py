@@ -27,7 +27,7 @@ class Rounds:
         self.models = [torch.rand(parameters) for _ in range(2)]
         self.moved = [model.view(-1) for model in self.models]  # the same numbers, and not the best model
         self.improving = improving
-        self.state = State(0, self.models[0], 0.0, None, self.rules.start(), torch.zeros(0), self.best(0))
+        self.state = State(0, self.models[0], 0.0, None, self.rules.start(), {}, self.best(0))
         self.drawn = self.draw()
 
     def best(self, round: int) -> Best:
@@ -46,6 +46,6 @@ class Rounds:
         result = Settlement(gains, [None] * len(gains), chances, settled.paid, number, None, number + 1, None)
         best = self.best(number + 1) if self.improving else state.best
         params = best.params if self.improving else self.moved[(number + 1) % 2]
-        self.state = State(number + 1, params, number + 1, None, settled.state, state.aggregator, best)
+        self.state = State(number + 1, params, number + 1, None, settled.state, state.memory, best)
         self.ledger.settle(number, drawn, result, self.state)
         self.drawn = self.draw()

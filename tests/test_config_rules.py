@@ -16,6 +16,7 @@ from databazaar import Defence, Mean, PricePerAccess, registry
 from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
+from databazaar.learners import Averaging
 from databazaar.samplers import SAMPLERS
 from databazaar.settings import plain
 from databazaar.stops import NoProgress, TargetUtility
@@ -226,7 +227,7 @@ def written(folder: Path, rules: str = "") -> Path:
     return path
 
 
-OURS = {"aggregator": Mean(), "payment": PricePerAccess(), "stops": (), "defence": Defence()}
+OURS = {"learner": Averaging(), "aggregator": Mean(), "payment": PricePerAccess(), "stops": (), "defence": Defence()}
 
 
 def test_a_job_without_rules_has_the_papers(tmp_path: Path) -> None:
@@ -271,6 +272,7 @@ kind = "acme-never"
     assert [rule.kind for rule in built if rule] == ["acme-greedy", "acme-median", "acme-bonus", "acme-never"]
     assert (job.sampler.warm_up, job.payment.share) == (5, 0.5)  # type: ignore[attr-defined, union-attr]
     assert job.rules() == {
+        "learner": Averaging(),
         "aggregator": job.aggregator,
         "payment": job.payment,
         "stops": job.stops,

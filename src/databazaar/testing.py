@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,21 +10,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar.aggregators import AGGREGATORS, Aggregator
+from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
 from databazaar.codes import Code
-from databazaar.engines import Ask, Beginning, Engine, LoopEngine, Remote, Replies, query_all
+from databazaar.engines import Ask, Beginning, Engine, LoopEngine, Remote, Replies, make_engine, query_all
 from databazaar.errors import BazaarError
 from databazaar.federation.transport import check_transport
+from databazaar.learners import LEARNERS, Learner, Market
 from databazaar.learning.task import Task
-from databazaar.parties import Provider
+from databazaar.ledger import Drawn
+from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.registry import Registry
 from databazaar.roster import PriceChange, Roster, RoundBudget
 from databazaar.samplers import SAMPLERS, Sampler, Wants
 from databazaar.samplers.protocol import Draws, State, Vector
 from databazaar.stops import STOPS, History, Stop
+from databazaar.training import Lesson, Memory
 
-__all__ = ["check_aggregator", "check_engine", "check_payment", "check_sampler", "check_stop", "check_transport"]
+__all__ = [
+    "check_aggregator",
+    "check_engine",
+    "check_learner",
+    "check_payment",
+    "check_sampler",
+    "check_stop",
+    "check_transport",
+]
 
 
 def require(holds: bool, complaint: str) -> None:
@@ -162,6 +174,50 @@ def check_aggregator(aggregator: Aggregator, *, width: int = 5, rounds: int = 20
             state = state_after
         still = aggregator.combine(aggregator.init(params), torch.zeros(3, width, dtype=dtype), 0.5)[1]
         require(not bool(still.any()), "updates of zero must not move the model")
+
+
+def check_learner(learner: Learner, *, rounds: int = 5) -> None:
+    """Trains a small model for some rounds, one provider failing now and then, and raises AssertionError at the first
+    broken promise.
+
+    >>> from databazaar.learners import Averaging
+    >>> check_learner(Averaging())
+    """
+    require_rebuilt(LEARNERS, learner)
+    rng = np.random.default_rng(0)
+    tables = [(rng.normal(size=(30, 3)).astype(np.float32), rng.integers(0, 2, 30)) for _ in range(4)]
+    consumer = Consumer("logistic", budget=100, holdout=tables[0], per_round=3)
+    providers, device = [Provider(f"p{i}", table) for i, table in enumerate(tables[1:])], torch.device("cpu")
+    evaluator = consumer.evaluator(device)
+    training = learner.training(Market(consumer, evaluator, Mean(), device, 0))
+    engine = make_engine("loop", consumer.task, providers, "cpu", learner.rows)
+    params, budget = consumer.initial_parameters(), RoundBudget(3, np.ones(3, dtype=np.int64))
+    memory, scores = training.init(params), evaluator.score(params[None])
+    for round in range(rounds):
+        drawn = Drawn(rng.integers(0, 3, 3), np.ones(3), budget)
+        asked = drawn.asked[round % 2 :]  # in every second round the first one is set aside
+        replies = engine.query(Ask(params, asked, round, 0)).among(asked, drawn.asked, Code("quarantined"))
+        utility, loss = float(scores.utility[0]), None if scores.loss is None else float(scores.loss[0])
+        lesson = Lesson(params, memory, utility, loss, drawn, replies, round, spent=round / rounds)
+        given = params.clone(), {name: kept.clone() for name, kept in memory.items()}
+        learned, again = training.learn(lesson), training.learn(replace(lesson, memory=_stored(memory)))
+        require(set(learned.gains) == set(drawn.asked), "everybody who was asked has a gain, None where it failed")
+        failed = {i for i, gain in learned.gains.items() if gain is None}
+        require(failed == set(learned.failures), "every gain of None has its reason, and no other has one")
+        require(set(replies.failures) <= failed, "a reply that failed has no gain")
+        require(all(math.isfinite(gain) for gain in learned.gains.values() if gain is not None), "gains must be finite")
+        require(bool(np.isfinite(learned.scores.utility).all()), "the next model must have a finite utility")
+        same = torch.equal(learned.params, again.params) and learned.gains == again.gains
+        require(same, "learn must be a pure function, also of a memory that was stored")
+        kept = torch.equal(params, given[0]) and all(torch.equal(memory[name], given[1][name]) for name in memory)
+        require(kept, "learn must not change what it is given")
+        require(set(learned.memory) == set(memory), "what is remembered has the same names in every round")
+        params, memory, scores = learned.params, learned.memory, learned.scores
+
+
+def _stored(memory: Memory) -> Memory:
+    """As a snapshot gives it back."""
+    return {name: torch.from_numpy(kept.numpy().copy()) for name, kept in memory.items()}
 
 
 def check_payment(payment: Payment, *, providers: int = 6, rounds: int = 50) -> None:

@@ -15,9 +15,9 @@ from databazaar import Adaptive, Arbiter, Consumer, Mean, Provider
 from databazaar.codes import Code
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import Proposed
-from databazaar.market.state import Best, State
 from databazaar.roster import RoundBudget
+from databazaar.training import Lesson
+from databazaar.training.averaging import AGGREGATOR, Proposed
 
 Vector = np.ndarray
 
@@ -103,10 +103,10 @@ def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_m
         return float(slope @ v - 0.5 * v @ root @ root.T @ v)
 
     w, first, own = (torch.from_numpy(rng.normal(size=3)) for _ in range(3))
-    state = State(0, w, 0.0, None, np.zeros(1), w.new_empty(0), Best(0, w, 0.0))
     drawn = Drawn(np.array([0, 1, 0]), np.ones(3), RoundBudget(9, np.ones(2, dtype=np.int64)))
     replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: Code("no-answer")})
-    models = Proposed(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
+    lesson = Lesson(w, {AGGREGATOR: w.new_empty(0)}, 0.0, None, drawn, replies, round=0, gains="shapley")
+    models = Proposed(Mean(), lesson, 1.0, own).models.double().numpy()
     exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])
     assert utility(models[0]) - utility(models[2]) == pytest.approx(exact[0] + exact[1], abs=1e-5)
     assert models[-1] == pytest.approx((w + (2 * first + own) / 3).numpy(), abs=1e-5)

@@ -61,7 +61,7 @@ def test_in_a_tiny_model_nobody_is_taken_for_anothers_name(features: int) -> Non
 def test_what_worsens_every_row_beyond_bounds_is_the_greatest_harm() -> None:
     consumer, _ = regression(1e5, np.zeros_like, 1)
     run = Arbiter(consumer, [Provider("p", oracle=np.zeros_like)], defence="standard", engine="loop")
-    parts = Parts.of(run.begin(Accounts(run.rules)).evaluator, seed=0)
+    parts = Parts.of(consumer.evaluator(run.engine.device), seed=0)
     assert parts is not None
     params = torch.zeros(3)
     moves = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, -1e9], [0.0, 0.0, -1e15]])

@@ -11,8 +11,8 @@ import torch
 from databazaar import OSMD, Adaptive, Arbiter, BazaarError, Provider, Report
 from databazaar.aggregators import Aggregator, Median
 from databazaar.engines import vectorized
-from databazaar.market import round as rounds
 from databazaar.samplers import Sampler
+from databazaar.training import averaging
 from own_samplers import Valued
 from small_markets import torch_market
 
@@ -31,17 +31,17 @@ def test_candidates_one_by_one_are_worth_what_they_are_worth_together(
     sampler: Sampler, aggregator: Aggregator | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = bought(sampler, aggregator, engine)
-    for module in (rounds, vectorized):
+    for module in (averaging, vectorized):
         monkeypatch.setattr(module, "LARGE", 1)
     stacks = list[int]()
-    parts = rounds.Proposed.parts
+    parts = averaging.Proposed.parts
 
-    def counted(own: rounds.Proposed) -> Iterator[torch.Tensor]:
+    def counted(own: averaging.Proposed) -> Iterator[torch.Tensor]:
         for stack in parts(own):
             stacks.append(len(stack))
             yield stack
 
-    monkeypatch.setattr(rounds.Proposed, "parts", counted)
+    monkeypatch.setattr(averaging.Proposed, "parts", counted)
     one_by_one = bought(sampler, aggregator, engine)
     assert set(stacks) == {1}
     pays = [[payout.pay for payout in report.payouts] for report in (one_by_one, together)]

@@ -111,7 +111,7 @@ def scripted_rules(**more: Any) -> RuleBook:
 
 def standing_at(round: int, state: np.ndarray) -> State:
     """Where a round leaves a market whose model never moves."""
-    return State(round, MODEL, 0.5, None, state, torch.zeros(0), Best(0, MODEL, 0.5))
+    return State(round, MODEL, 0.5, None, state, {}, Best(0, MODEL, 0.5))
 
 
 def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: Measured) -> np.ndarray:

@@ -98,7 +98,7 @@ def played(rules: RuleBook, failing: float = 0.0, gain: float = 1.0) -> Book:
     accounts, state = Accounts(rules), rules.start()
     rng = np.random.default_rng(rules.terms.seed)
     nothing = torch.zeros(0)
-    standing = State(0, nothing, 0.0, None, np.zeros(0), nothing, Best(0, nothing, 0.0))  # only a ledger looks at it
+    standing = State(0, nothing, 0.0, None, np.zeros(0), {}, Best(0, nothing, 0.0))  # only a ledger looks at it
     while rules.stopped(accounts.book) is None:
         round, drawn = accounts.book.rounds, rules.draw(state, accounts.book)
         accounts.reserve(round, drawn)

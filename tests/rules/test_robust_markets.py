@@ -23,10 +23,10 @@ from databazaar.aggregators import (
 from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import Proposed
-from databazaar.market.state import Best, State
 from databazaar.roster import RoundBudget
 from databazaar.runs.folder import RunFolder
+from databazaar.training import Lesson
+from databazaar.training.averaging import AGGREGATOR, Proposed
 from small_markets import torch_market
 
 ROBUST: list[Aggregator] = [Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping()]
@@ -82,12 +82,13 @@ def test_gains_are_those_of_what_the_aggregator_reaches_and_shapley_gains_those_
 ) -> None:
     updates = torch.randn(rows, 6, generator=torch.Generator().manual_seed(rows))
     w, step = torch.zeros(6), 0.5
-    state = State(0, w, 0.0, None, np.zeros(1), aggregator.init(w), Best(0, w, 0.0))
     drawn = Drawn(np.arange(rows), np.ones(rows), RoundBudget(rows, np.ones(rows, dtype=np.int64)))
-    models = Proposed(aggregator, state, drawn, Replies(updates, {}), step, None, gains).models
+    memory = {AGGREGATOR: aggregator.init(w)}
+    lesson = Lesson(w, memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains=gains)
+    models = Proposed(aggregator, lesson, step).models
 
     def reached(taken: Tensor) -> Tensor:
-        return aggregator.combine(state.aggregator, taken, step)[1] if len(taken) else w
+        return aggregator.combine(memory[AGGREGATOR], taken, step)[1] if len(taken) else w
 
     def part(i: int, whole: float) -> Tensor:
         return torch.stack([update * (whole if j == i else 0.5) for j, update in enumerate(updates)])

@@ -237,6 +237,21 @@ def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     assert_same(run, commands.cwd / "demo")
 
 
+def test_a_killed_market_goes_on_with_its_optimizer(commands: Commands, whole: Path) -> None:
+    """The moments of AdamW are part of the snapshot: without them the model would be another one."""
+    text = (commands.cwd / "market.toml").read_text().replace('kind = "standard"', 'kind = "none"')
+    (commands.cwd / "in-run.toml").write_text(text + '\n[learner]\nkind = "in-run"\n')
+    commands.run("run", "in-run.toml", "--out", "in-run", "--quiet")
+    run, kills = commands.cwd / "in-run-killed", 0
+    for commits in (3, 4, 5):
+        args = ("run", run.name) if run.exists() else ("run", "in-run.toml", "--out", run.name)
+        kills += commands.stopped(when_written(run / "ledger.sqlite-wal", commits), *args, "--quiet")
+        assert_sound(run)
+    assert kills >= 2
+    commands.run("run", run.name, "--quiet")
+    assert_same(run, commands.cwd / "in-run")
+
+
 def test_control_c_leaves_a_run_that_can_be_resumed(commands: Commands, whole: Path) -> None:
     run = commands.cwd / "interrupted"
     assert commands.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)

@@ -17,7 +17,7 @@ def parameters(terms: Terms) -> dict[str, str]:
         "seed": str(terms.seed),
         "initial_model": terms.initial_model,
     }
-    for noun in ("sampler", "aggregator", "payment", "utility"):
+    for noun in ("sampler", "learner", "aggregator", "payment", "utility"):
         for name, value in terms.rules.get(noun, {}).items():
             found[noun if name == "kind" else f"{noun}.{name}"] = str(value)
     found |= {f"defence.{name}": str(value) for name, value in terms.rules.get("defence", {}).items()}

@@ -18,7 +18,9 @@ from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSet
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.schema import TableFaults
 from databazaar.display import duration
-from databazaar.learning.oracles import Oracle, compute_update
+from databazaar.learners import InRun
+from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
+from databazaar.parties import Provider
 from databazaar.payments import PricePerAccess
 from databazaar.randomness import oracle_key
 from databazaar.roster import Roster
@@ -135,14 +137,13 @@ def estimate(job: Job) -> Estimate:
     rows, seconds = None, None
     if local and consumer.task.model is not None:
         middle = local[len(local) // 2]
-        assert isinstance(middle.oracle, Oracle)
-        key = oracle_key(job.seed, 0, middle.id)
-        rows = int(np.mean([(p.oracle.batches(len(p.dataset[0]), key) >= 0).sum() for p in local]))  # type: ignore[union-attr]
+        key, oracle = oracle_key(job.seed, 0, middle.id), _work(job, middle)
+        rows = int(np.mean([(oracle.batches(len(p.dataset[0]), key) >= 0).sum() for p in local]))
         evaluator = consumer.evaluator(torch.device("cpu"))
         took = []
         for _ in range(2):  # the first time also warms up
             began = time.perf_counter()
-            compute_update(middle.oracle, consumer.task, middle.dataset, params, 0, key)
+            compute_update(oracle, consumer.task, middle.dataset, params, 0, key)
             evaluator.score(params[None])
             took.append(time.perf_counter() - began)
         seconds = accesses * min(took)
@@ -156,3 +157,11 @@ def estimate(job: Job) -> Estimate:
         seconds=seconds,
         shortens=job.sampler.wants.short_rounds,
     )
+
+
+def _work(job: Job, provider: Provider) -> Oracle:
+    """What an access makes a provider's rows go through: its oracle, or the steps of a learner that asks for rows."""
+    if isinstance(job.learner, InRun):
+        return LocalSGD(batch_size=job.learner.batch_size, steps=-(-job.learner.rows // job.learner.batch_size))
+    assert isinstance(provider.oracle, Oracle)
+    return provider.oracle

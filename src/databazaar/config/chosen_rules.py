@@ -156,7 +156,9 @@ def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment
     """The payment. `rows` counts those of each provider, where that is paid by the rows that an ask learns from."""
 
     def rows_of_an_access() -> list[int]:
-        oracle = market.built("oracle")
+        learner, oracle = market.built("learner"), market.built("oracle")
+        if learner.rows is not None:
+            return [min(count, learner.rows) for count in rows()]
         return [int((oracle.batches(count, key=0) >= 0).sum()) for count in rows()]
 
     payment: Payment = market.payment.build(market.facts(rows_of_an_access))

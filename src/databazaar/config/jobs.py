@@ -20,6 +20,7 @@ from databazaar.data.tables import Schema, TableReference
 from databazaar.defence import Defence
 from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
+from databazaar.learners import Averaging, Learner
 from databazaar.learning.asked_rows import refuse_few_rows
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD
@@ -53,6 +54,7 @@ class Job:
     engine: str
     device: str
     recipe: dict[str, Any]
+    learner: Learner = Averaging()  # noqa: RUF009
     aggregator: Aggregator | None = None
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
@@ -84,7 +86,8 @@ class Job:
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler, by the names of the arbiter's arguments."""
-        return {"aggregator": self.aggregator, "payment": self.payment, "stops": self.stops, "defence": self.defence}
+        names = ("learner", "aggregator", "payment", "stops", "defence")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def meaning(self) -> str:
@@ -149,6 +152,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
             "ledger_url": market.ledger.url,
             "schema": data.schema.to_dict(),
         },
+        learner=market.built("learner"),
         aggregator=market.built("aggregator"),
         payment=payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
         stops=market.built("stops"),

@@ -28,13 +28,14 @@ from databazaar.config.sections import (
     TrainingSettings,
 )
 from databazaar.errors import BazaarError
+from databazaar.learners.protocol import LEARNERS
 from databazaar.models import MODELS
 from databazaar.money import Currency
 from databazaar.oracles import ORACLES
 from databazaar.payments.protocol import PAYMENTS
 from databazaar.registry import MarketFacts
 from databazaar.samplers.protocol import SAMPLERS
-from databazaar.settings import Fault, Faults, read, setting
+from databazaar.settings import Fault, Faults, declared, read, setting
 from databazaar.stops.protocol import STOPS
 from databazaar.utilities import UTILITIES
 
@@ -60,6 +61,7 @@ class MarketFile:
     utility: Chosen = chosen(UTILITIES, "exp-loss", "how the hold-out scores a model")
     training: TrainingSettings = setting(TrainingSettings(), "how the model moves")
     sampler: Chosen = chosen(SAMPLERS, "adaptive", "who is asked")
+    learner: Chosen = chosen(LEARNERS, "averaging", "how the model is trained from what is bought")
     aggregator: Chosen = chosen(AGGREGATORS, "mean", "how the updates of a round become one step of the model")
     payment: Chosen = chosen(PAYMENTS, "price-per-access", "what an access is paid")
     stops: tuple[Chosen, ...] = chosen_list(
@@ -113,6 +115,7 @@ class MarketFile:
         yield from self.unpayable([provider.price_minor for provider in self.providers])
         yield from self._task_faults()
         yield from self._share_faults()
+        yield from self._learner_faults()
         if not amounts and self.providers:
             yield from self._rule_faults()
 
@@ -150,11 +153,32 @@ class MarketFile:
     def _rule_faults(self) -> Iterator[str]:
         """Every rule is built once, to see that it can be."""
         stops = ((f"stops[{place}]", stop) for place, stop in enumerate(self.stops))
-        names = ("model", "oracle", "utility", "sampler", "aggregator", "payment")
+        names = ("model", "oracle", "utility", "sampler", "learner", "aggregator", "payment")
         for place, rule in (*((name, getattr(self, name)) for name in names), *stops):
             fault = rule.fault(self.facts())
             if fault is not None:
                 yield Fault(f"{place}: {fault}", place)
+
+    def _learner_faults(self) -> Iterator[str]:
+        """What a learner that trains on rows has no use for."""
+        kind, first = self.learner.kind, {one.name: one.default for one in declared(MarketFile)}
+        if kind == "averaging":
+            return
+        for section in ("oracle", "aggregator", "training"):
+            if getattr(self, section) != first[section]:
+                yield Fault(f'{section} is for learner.kind = "averaging", not "{kind}": remove the section', section)
+        if self.engine.kind not in ("vectorized", "loop"):
+            yield Fault(
+                f'learner.kind = "{kind}" needs the providers\' rows in one place, and engine.kind = '
+                f'"{self.engine.kind}" leaves them where they are: use learner.kind = "averaging"',
+                "learner.kind",
+            )
+        if not self.defence.chosen.off:
+            yield Fault(
+                f'defence.kind = "{self.defence.kind}" judges updates, and learner.kind = "{kind}" asks for rows: '
+                'use defence.kind = "none", or learner.kind = "averaging"',
+                "defence.kind",
+            )
 
     def _share_faults(self) -> Iterator[str]:
         """Some rows of the hold-out must be left to judge by."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from databazaar.engines.loop import LoopEngine
-from databazaar.engines.protocol import Ask, Beginning, Ended, Engine, Remote, Replies, query_all
+from databazaar.engines.protocol import Ask, Beginning, Ended, Engine, Remote, Replies, pick_device, query_all
+from databazaar.engines.rows import RowsEngine
 from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.learning.fit import outputs_on, refuse_targets
@@ -21,16 +22,27 @@ __all__ = [
     "LoopEngine",
     "Remote",
     "Replies",
+    "RowsEngine",
     "VectorizedEngine",
     "make_engine",
     "query_all",
 ]
 
 
-def make_engine(kind: str, task: Task, providers: Sequence[Provider], device: str = "auto", **settings: Any) -> Engine:
-    """The engine of this kind, such as `loop` or `vectorized`. `settings` are its own: `RayEngine` has some."""
+def make_engine(
+    kind: str,
+    task: Task,
+    providers: Sequence[Provider],
+    device: str = "auto",
+    rows: int | None = None,
+    **settings: Any,
+) -> Engine:
+    """The engine of this kind, such as `loop` or `vectorized`. `settings` are its own: `RayEngine` has some. For a
+    learner that asks for rows, and no updates, it is the one that has them here."""
     engine = ENGINES.find(kind)
     _refuse_misfits(task, providers)
+    if rows is not None:
+        return RowsEngine(task, providers, pick_device(device), rows)
     made: Engine = engine.make(task, providers, device, **settings)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from databazaar.codes import Code
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
@@ -41,7 +42,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class Replies:
-    """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero.
+    """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero. Where rows are asked for
+    there are `rows` by provider instead, and updates of no width.
 
     `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it.
     """
@@ -49,6 +51,7 @@ class Replies:
     updates: Tensor
     failures: dict[int, Code]
     signed: dict[int, str] = field(default_factory=dict)
+    rows: Mapping[int, Examples] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ask: Ask, answers: Iterable[Tensor | Code]) -> Replies:
@@ -70,6 +73,15 @@ class Replies:
         if next(pending, None) is not None:
             raise ValueError("there are more answers than providers that were asked")
         return cls(rows, failures)
+
+    def among(self, asked: Sequence[int], drawn: Sequence[int], reason: Code) -> Replies:
+        """The replies of all that were drawn: those who were not asked have failed for this reason."""
+        aside = dict.fromkeys((i for i in drawn if i not in asked), reason)
+        if not aside:
+            return self
+        updates = self.updates.new_zeros(len(drawn), self.updates.shape[1])
+        updates[[place for place, i in enumerate(drawn) if i not in aside]] = self.updates
+        return replace(self, updates=updates, failures={**self.failures, **aside})
 
 
 Ended = tuple[int, int, Code | None]
@@ -167,6 +179,13 @@ def why_invalid(update: Any, params: Tensor) -> Code | None:
     if not (math.isfinite(least) and math.isfinite(most)):
         return Code("not-finite")
     return BEYOND_LIMIT if max(-least, most) > LIMIT else None
+
+
+def length(update: Tensor, size: int = 2**20) -> float:
+    """‖g‖ in 64 bits, in pieces: a vector of 64 bits would be two more copies."""
+    return math.hypot(
+        *(float(torch.linalg.vector_norm(piece, dtype=torch.float64)) for piece in torch.split(update, size))
+    )
 
 
 def raised(error: BaseException) -> Code:

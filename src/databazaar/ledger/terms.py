@@ -15,7 +15,7 @@ from databazaar.money import Currency
 from databazaar.roster import PriceChange, ProviderTerms, Roster
 
 FORMAT = 5
-RULES, OPTIONAL = ("sampler", "aggregator", "payment", "stops"), ("utility", "defence")
+RULES, OPTIONAL = ("sampler", "aggregator", "payment", "stops"), ("utility", "learner", "defence")
 """What every market has; one with a defence has that, too."""
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""

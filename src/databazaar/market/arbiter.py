@@ -18,6 +18,7 @@ from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
+from databazaar.learners import LEARNERS, Averaging, Learner, Market
 from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
 
 
+HERE = ("vectorized", "loop", "rows")
+"""Engines that have the providers' rows in this process."""
+
+
 class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
@@ -59,6 +64,7 @@ class Arbiter(Displayed):
         providers: Sequence[Provider],
         sampler: Sampler | None = None,
         *,
+        learner: Learner | None = None,
         aggregator: Aggregator | None = None,
         payment: Payment | None = None,
         stops: Sequence[Stop] = (),
@@ -74,7 +80,7 @@ class Arbiter(Displayed):
         self.consumer = consumer
         self.providers = list(providers)
         roster = Roster(tuple(p.offer for p in providers))
-        self.aggregator = aggregator or Mean()
+        self.learner, self.aggregator = learner or Averaging(), aggregator or Mean()
         sampler, payment = sampler or Adaptive(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
@@ -86,7 +92,9 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=settings_of_rules(sampler, self.aggregator, payment, every_stop, defence, consumer.utility_settings),
+            rules=settings_of_rules(
+                sampler, self.learner, self.aggregator, payment, every_stop, defence, consumer.utility_settings
+            ),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -100,8 +108,9 @@ class Arbiter(Displayed):
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_where_nobody_is_asked()
+        self._refuse_misfit(engine)
         if isinstance(engine, str):
-            engine = make_engine(engine, consumer.task.copied(), self.providers, device)
+            engine = make_engine(engine, consumer.task.copied(), self.providers, device, self.learner.rows)
         elif not isinstance(engine, Engine):
             raise BazaarError(
                 f"engine {type(engine).__name__} lacks query or close: inherit from databazaar.engines.Engine, and "
@@ -109,6 +118,22 @@ class Arbiter(Displayed):
             )
         self.engine = engine
         self._reached: tuple[Tensor, Tensor] | None = None  # the best model and the last, once there are such
+
+    def _refuse_misfit(self, engine: str | Engine) -> None:
+        """Refuses what a learner that trains on rows cannot do yet."""
+        if self.learner.rows is None:
+            return
+        kind, name = getattr(engine, "kind", engine), self.learner.kind
+        if kind not in HERE:
+            raise BazaarError(
+                f"learner {name!r} needs the providers' rows here, and engine {kind!r} has none: use engine "
+                '"vectorized", or learner "averaging"'
+            )
+        if not self.rules.defence.off:
+            raise BazaarError(
+                f"defence {self.rules.defence!s} judges updates, and learner {name!r} asks for rows: take the defence "
+                'out, or use learner "averaging"'
+            )
 
     def _refuse_where_nobody_is_asked(self) -> None:
         terms, cheapest = self.rules.terms, int(self.rules.quotes_at(0).min())
@@ -141,27 +166,26 @@ class Arbiter(Displayed):
         consumers judge alike may share an evaluator."""
         evaluator = evaluator or self.consumer.evaluator(self.engine.device)
         params = self.consumer.initial_parameters().to(self.engine.device)
+        seed = self.rules.terms.seed
+        training = self.learner.training(Market(self.consumer, evaluator, self.aggregator, self.engine.device, seed))
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
             with self.consumer.limited_threads():
-                state = first_state(self.rules, self.aggregator, evaluator, params)
+                state = first_state(self.rules, training, evaluator, params)
         else:
             state = State.restored(snapshot, params)
-        own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
         defence = self.rules.defence
-        watch = Inspection.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
+        watch = Inspection.of(defence, params, evaluator, seed) if defence.watches else None
         return MarketRun(
             self.rules,
-            self.aggregator,
-            self.consumer.step,
-            evaluator,
+            training,
             accounts,
             state,
             on_round=on_round,
-            own_update=own,
             quarantine=quarantine,
             watch=watch,
+            step=self.consumer.step,
         )
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:
@@ -235,13 +259,17 @@ class Arbiter(Displayed):
             "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
             "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
             "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, OwnerGroups) else rules.sampler),
-            "aggregator": str(self.aggregator),
+            **self._learner_facts(),
             "payment": str(rules.payment),
             "stops": ", ".join(map(str, rules.stops)),
             **({} if rules.defence.off else {"defence": str(rules.defence)}),
             "engine": f"{type(self.engine).__name__} on {self.engine.device}",
             "seed": str(terms.seed),
         }
+
+    def _learner_facts(self) -> dict[str, str]:
+        averages = isinstance(self.learner, Averaging)
+        return {"aggregator": str(self.aggregator)} if averages else {"learner": str(self.learner)}
 
     def close(self) -> None:
         """Lets go of what the engine holds; the report, the parameters and the model stay."""
@@ -287,6 +315,7 @@ def _layout(consumer: Consumer) -> str:
 
 def settings_of_rules(
     sampler: Sampler,
+    learner: Learner,
     aggregator: Aggregator,
     payment: Payment,
     stops: Sequence[Stop],
@@ -295,7 +324,8 @@ def settings_of_rules(
 ) -> dict[str, Any]:
     """Every rule as the terms hold it; `utility` is that already. A rule of the user's own becomes known by its
     `kind`."""
-    for registry, rules in ((SAMPLERS, [sampler]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]), (STOPS, stops)):
+    chosen = ((SAMPLERS, [sampler]), (LEARNERS, [learner]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]))
+    for registry, rules in (*chosen, (STOPS, stops)):
         for rule in rules:
             registry.adopt(rule)
             registry.refuse_unwritable(rule)
@@ -305,6 +335,7 @@ def settings_of_rules(
         "payment": PAYMENTS.settings_of(payment),
         "stops": [STOPS.settings_of(stop) for stop in stops],
         "utility": dict(utility),
+        **({} if learner == Averaging() else {"learner": LEARNERS.settings_of(learner)}),
         **({} if defence.off else {"defence": defence.settings()}),
     }
 

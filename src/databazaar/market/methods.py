@@ -11,6 +11,7 @@ import numpy as np
 from databazaar.aggregators import Aggregator
 from databazaar.defence import Defence
 from databazaar.engines import Engine
+from databazaar.learners import Learner
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.market.loop import play
@@ -29,6 +30,7 @@ class MarketMethod(Method):
     """A run of the market. The sampler is OSMD with the settings of the theory, unless one is given."""
 
     sampler: Sampler | None = None
+    learner: Learner | None = None
     aggregator: Aggregator | None = None
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
@@ -53,6 +55,7 @@ class MarketMethod(Method):
             consumer,
             providers,
             self.sampler or theory_sampler(consumer, providers),
+            learner=self.learner,
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,
@@ -67,7 +70,7 @@ class MarketMethod(Method):
 def _valued(method: str, played: MarketRun, tally: Tally) -> ValuationResult:
     assert isinstance(played.accounts, Ledger)
     report = report_from(audit_entries(played.accounts.store.entries()))
-    models = 2 if report.gains == "shapley" else 1  # that are scored for each provider asked (market/round.py)
+    models = 2 if report.gains == "shapley" else 1  # that are scored for each provider asked (training/averaging.py)
     for one in report.rounds:
         asked = len({access.provider for access in one.accesses})
         tally.oracle_calls += asked

@@ -115,6 +115,7 @@ def alternative(arbiter: Arbiter, budget: int, per_round: int, only: int | None 
         consumer,
         arbiter.providers,
         Uniform(),
+        learner=arbiter.learner,
         aggregator=arbiter.aggregator,
         payment=rules.payment,
         engine=arbiter.engine,

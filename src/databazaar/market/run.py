@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
-from databazaar.aggregators import Aggregator
 from databazaar.codes import QUARANTINED
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
@@ -20,6 +19,7 @@ from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
 from databazaar.market.inspection.inspection import Inspection
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
+from databazaar.training import Lesson, Training
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,8 +54,6 @@ class Progress(Displayed):
 
 
 OnRound = Callable[[Progress], None]
-OwnUpdate = Callable[[Tensor, int], Tensor]
-"""The update that rows of the consumer's give to these parameters in this round."""
 
 
 @dataclass
@@ -63,15 +61,14 @@ class MarketRun:
     """A run under way: what it is played with (market/loop.py), and the `state` that its next round starts from."""
 
     rules: RuleBook
-    aggregator: Aggregator
-    step: float | Schedule
-    evaluator: Evaluator
+    training: Training
     accounts: Accounts
     state: State
     on_round: OnRound | None = None
-    own_update: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Inspection | None = None
+    step: float | Schedule = 1.0
+    """The paper's γ, by which a watch weighs updates."""
 
     def question(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
@@ -85,24 +82,29 @@ class MarketRun:
         if self.quarantine is not None:
             for i in asked:
                 self.quarantine.note(ids[i], question.round, replies.failures.get(i))
-        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), QUARANTINED)
-        if not aside:
-            return replies
-        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
-        updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
-        return replace(replies, updates=updates, failures={**replies.failures, **aside})
+        return replies.among(asked, drawn.asked, QUARANTINED)
 
     def round(self, drawn: Drawn, replies: Replies) -> Round:
         """The round, whose replies are as the watch lets them pass, where there is one."""
-        state, step = self.state, step_at(self.step, self.state.round)
-        watched = None
+        state, watched, left_out = self.state, None, frozenset[int]()
         if self.watch is not None:
-            watched = self.watch(
-                state.watch, state.params, drawn.asked, replies, step, self.rules.detector(state.sampler)
-            )
-            replies = watched.replies
-        own = None if self.own_update is None else self.own_update(state.params, state.round)
-        return Round(self.rules, self.aggregator, self.evaluator, state, drawn, replies, step, own, watched)
+            step = step_at(self.step, state.round)
+            detector = self.rules.detector(state.sampler)
+            watched = self.watch(state.watch, state.params, drawn.asked, replies, step, detector)
+            replies, left_out = watched.replies, watched.left_out
+        lesson = Lesson(
+            params=state.params,
+            memory=state.memory,
+            utility=state.utility,
+            loss=state.loss,
+            drawn=drawn,
+            replies=replies,
+            round=state.round,
+            spent=self.accounts.book.spent / self.rules.terms.budget,
+            left_out=left_out,
+            gains=self.rules.sampler.wants.gains,
+        )
+        return Round(self.rules, self.training, state, lesson, watched)
 
     def freed_by(self, settlement: Settlement) -> tuple[str, ...]:
         """Whose held-back pay a settlement, which is yet to be booked, sets free."""
@@ -136,11 +138,11 @@ class MarketRun:
             self.on_round(progress)
 
 
-def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, params: Tensor) -> State:
+def first_state(rules: RuleBook, training: Training, evaluator: Evaluator, params: Tensor) -> State:
     """Where a new run begins: with the consumer's model, once that has been scored."""
     scores = evaluator.score(params[None])
     utility = float(scores.utility[0])
     if not np.isfinite(utility):
         raise BazaarError(f"the model's own utility is {utility} before the first round: begin elsewhere")
     loss, best = first_loss(scores), Best(0, params, utility)
-    return State(0, params, utility, loss, rules.start(), aggregator.init(params), best)
+    return State(0, params, utility, loss, rules.start(), training.init(params), best)

@@ -14,9 +14,12 @@ from torch import Tensor
 
 from databazaar.errors import LedgerError
 from databazaar.ledger import Snapshot
-from databazaar.ledger.snapshot_files import HashedArray
+from databazaar.ledger.snapshot_files import PARAMS, HashedArray
 from databazaar.samplers.protocol import State as SamplerState
+from databazaar.training import Memory
 
+OURS = ("sampler", "scores", "best_scores", "best", PARAMS)
+"""What a snapshot holds beside what the learner and a watch remember."""
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
 
@@ -54,7 +57,7 @@ class State:
     utility: float
     loss: float | None
     sampler: SamplerState
-    aggregator: Tensor
+    memory: Memory
     best: Best
     watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
@@ -75,16 +78,19 @@ class State:
     def snapshot(self) -> Snapshot:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
         here = self.best.params is self.params
-        keeps_nothing = self.aggregator.shape == (0,) and self.aggregator.dtype is self.params.dtype
         rest: dict[str, NDArray[Any] | HashedArray] = {
             "sampler": self.sampler,
-            "aggregator": self.model.array[:0] if keeps_nothing else HashedArray(on_host(self.aggregator)),
+            **{name: self._kept(array) for name, array in self.memory.items()},
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": self.model.array[:0] if here else self.best.model,
             **{WATCH + name: HashedArray(array) for name, array in self.watch.items()},
         }
         return Snapshot.of(self.round, rest, self.model)
+
+    def _kept(self, remembered: Tensor) -> NDArray[Any] | HashedArray:
+        nothing = remembered.shape == (0,) and remembered.dtype is self.params.dtype
+        return self.model.array[:0] if nothing else HashedArray(on_host(remembered))
 
     @classmethod
     def restored(cls, snapshot: Snapshot, like: Tensor) -> State:
@@ -103,7 +109,11 @@ class State:
             utility=utility,
             loss=None if np.isnan(loss) else loss,
             sampler=kept["sampler"].copy(),
-            aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
+            memory={
+                name: torch.from_numpy(array.copy()).to(like)
+                for name, array in kept.items()
+                if name not in OURS and not name.startswith(WATCH)
+            },
             best=best,
             watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},
         )

@@ -33,7 +33,14 @@ from databazaar.utilities import FUNCTION, UTILITIES
 
 MOST_REASONS = 20
 MOST_RULINGS = 200
-NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop", "utility": "utility"}
+NOUNS = {
+    "sampler": "sampler",
+    "learner": "learner",
+    "aggregator": "aggregator",
+    "payment": "payment",
+    "stops": "stop",
+    "utility": "utility",
+}
 """The rules of a market as a report holds them, and what one of each is called."""
 
 
@@ -122,6 +129,8 @@ def _tables(report: Report, profile: MarketProfile | None) -> Sequence[TableProf
 def rules(report: Report) -> list[dict[str, Any]]:
     """All rules of the market, built-in or not, shown alike."""
     found = {noun: report.rules.get(name) or [] for name, noun in NOUNS.items()}
+    if found["learner"]:  # the paper's has no entry, and is the only one that aggregates
+        del found["aggregator"]
     return [_view(noun, one) for noun, rule in found.items() for one in ([rule] if isinstance(rule, dict) else rule)]
 
 

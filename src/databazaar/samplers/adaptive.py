@@ -61,9 +61,9 @@ class Adaptive:
     sampling), and a provider that comes up twice is drawn once: a second access of a round is the same update again,
     and would be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from `shapley` gains: each provider's share of what the round brought (market/round.py). Good enough is
-    good enough, and data that were used often are worth less: a market that goes on buying from the few that look best
-    learns their rows by heart. Neither shows in a gain, which is of one round.
+    It learns from `shapley` gains: each provider's share of what the round brought (databazaar/training). Good
+    enough is good enough, and data that were used often are worth less: a market that goes on buying from the few
+    that look best learns their rows by heart. Neither shows in a gain, which is of one round.
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is

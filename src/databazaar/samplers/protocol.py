@@ -29,8 +29,8 @@ class Wants:
     """What a sampler wants of a market; `wants: ClassVar[Wants] = Wants()` is the paper's.
 
     `gains` are "alone", each update by itself, or "shapley", the provider's Shapley value within the round
-    (market/round.py). With `failures` a void reply has a gain of −∞, and not one of zero. With `short_rounds` it may
-    draw fewer than it could; with `no_repeats` it draws nobody twice in a round.
+    (training/averaging.py). With `failures` a void reply has a gain of −∞, and not one of zero. With `short_rounds` it
+    may draw fewer than it could; with `no_repeats` it draws nobody twice in a round.
 
     >>> Wants(gains="shapely")
     Traceback (most recent call last):

@@ -34,6 +34,12 @@ from databazaar.settings import Faults, read
 def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], most: int) -> None:
     """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
     offer, None where they are not known: a site then keeps to limits of its own."""
+    if market.learner.kind != "averaging":
+        raise InvalidError(
+            f'learner.kind = "{market.learner.kind}" trains on rows, and contracts of this hub are for updates: use '
+            'learner.kind = "averaging"',
+            place="learner.kind",
+        )
     oracle = oracle_settings(market)
     with as_invalid():
         refuse_few_rows(oracle)

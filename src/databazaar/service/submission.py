@@ -54,6 +54,7 @@ def expected_terms(market: MarketFile) -> dict[str, Any]:
     stops, utility = (Patience(), *market.built("stops"), Budget()), market.built("utility")
     rules = settings_of_rules(
         market.built("sampler"),
+        market.built("learner"),
         market.built("aggregator"),
         PricePerAccess(),
         stops,

@@ -14,7 +14,6 @@ Its state is part of the run's, so a run that is resumed measures the same figur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -30,6 +29,7 @@ from databazaar.defence.detector import DetectorState
 from databazaar.defence.findings import LISTS, NOT_NEW
 from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
+from databazaar.engines.protocol import length
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.inspection.coverage import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.inspection.holdout_parts import Parts
@@ -193,13 +193,6 @@ class Inspection:
             for place, own in zip(there, at, strict=True):
                 figures.note("leak", place, self.parts.difference(memory.unexplained(own, owners)))
         return memory
-
-
-def length(update: Tensor, size: int = 2**20) -> float:
-    """‖g‖ in 64 bits, in pieces: a vector of 64 bits would be two more copies."""
-    return math.hypot(
-        *(float(torch.linalg.vector_norm(piece, dtype=torch.float64)) for piece in torch.split(update, size))
-    )
 
 
 def median_of_others(values: Floats) -> Floats:

@@ -1,0 +1,66 @@
+"""A market.toml whose learner trains in-run: from `check` to the model in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_markets import bazaar, write_market
+
+from databazaar import load_run
+
+pytestmark = pytest.mark.usefixtures("no_figures_here")
+IN_RUN = '\n[learner]\nkind = "in-run"\nrate = 0.005\n'
+
+
+def in_run_market(folder: Path, more: str = "", task: str = "classification") -> Path:
+    path = write_market(folder, task, budget='"20.00"')
+    path.write_text(path.read_text() + IN_RUN + more)
+    return path
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_from_check_to_predictions(task: str, tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", task=task)
+    assert bazaar("check", market).code == 0
+    assert bazaar("quote", market).code == 0
+    runs = [tmp_path / "run", tmp_path / "again"]
+    for run in runs:
+        told = bazaar("run", market, "--out", run, "--quiet")
+        assert told.code == 0, told.err
+    heads = {json.loads((run / "summary.json").read_text())["ledger_head"] for run in runs}
+    assert len(heads) == 1
+    holdout = tmp_path / "market" / "holdout.csv"
+    assert [bazaar(*args).code for args in (("audit", runs[0]), ("evaluate", runs[0], holdout))] == [0, 0]
+    assert len(bazaar("predict", runs[0], holdout).out.splitlines()) == 81
+    report = load_run(runs[0]).report
+    assert report.best is not None and report.best.utility >= report.rounds[0].utility
+    assert report.rules["learner"]["kind"] == "in-run"
+    assert "in-run" in (runs[0] / "report.html").read_text()
+
+
+def test_pay_by_the_row_counts_the_rows_of_an_access(tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", 'rows = 45\n\n[payment]\nkind = "price-per-row"\n')
+    market.write_text(market.read_text().replace("20.00", "900.00"))
+    told = bazaar("run", market, "--out", tmp_path / "run", "--quiet")
+    assert told.code == 0, told.err
+    accesses = [one for played in load_run(tmp_path / "run").report.rounds for one in played.accesses]
+    assert {(one.provider, one.paid) for one in accesses} == {(0, 40 * 50), (1, 45 * 125), (2, 45 * 50)}
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ('\n[oracle]\nkind = "full-gradient"\n', 'oracle is for learner.kind = "averaging"'),
+        ('\n[aggregator]\nkind = "median"\n', 'aggregator is for learner.kind = "averaging"'),
+        ('\n[defence]\nkind = "standard"\n', 'defence.kind = "standard" judges updates'),
+        ("optimizer = 3\n", "set from Python alone"),
+        ("rows = 0\n", "learner.rows = 0 must be between 1 and"),
+    ],
+)
+def test_what_does_not_go_together_is_said_in_one_sentence(more: str, sentence: str, tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", more)
+    told = bazaar("run", market, "--out", tmp_path / "run")
+    assert told.code == 2 and sentence in told.err, told.err
+    assert not (tmp_path / "run").exists()
