@@ -156,16 +156,25 @@ async def _is_taken(parcel: Parcel, address: str, headers: dict[str, str]) -> bo
     import httpx
 
     url = httpx.URL(parcel.url)
-    to, named = url.copy_with(host=address), {"sni_hostname": url.host}
+    to, opened = url.copy_with(host=address), list[Any]()
+
+    async def note(event: str, told: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            opened.append(told["return_value"])
+
+    more, trusted = {"sni_hostname": url.host, "trace": note}, ssl.create_default_context()
     try:
         async with (
             asyncio.timeout(PATIENCE),
-            httpx.AsyncClient(verify=ssl.create_default_context(), trust_env=False, timeout=PATIENCE) as client,
-            client.stream("POST", to, content=parcel.body, headers=headers, extensions=named) as answer,
+            httpx.AsyncClient(verify=trusted, trust_env=False, timeout=PATIENCE) as client,
+            client.stream("POST", to, content=parcel.body, headers=headers, extensions=more) as answer,
         ):
             return answer.is_success
     except httpx.HTTPError:
         return False
+    finally:
+        for connection in opened:  # httpx leaves one open whose TLS handshake is cancelled
+            await connection.aclose()
 
 
 def checked_address(host: str, port: int, private: bool) -> str:
