@@ -27,24 +27,29 @@ class _Node:
     total: Numbers
     bounds: tuple[float, float]
     depth: int
-    sums: Numbers | None
+    sums: Numbers
+    """When it is split, those of its larger child take their place."""
     best: Candidate | None
     children: tuple[_Node, _Node] | None = field(default=None)
 
 
-def grow(source: Source, growth: Growth, categorical: NDArray[np.bool_]) -> Grown:
-    """One tree on the rows of a source; `categorical` says of each feature whether it is a category."""
+def grow(source: Source, growth: Growth, categorical: NDArray[np.bool_], *, eager: bool = False) -> Grown:
+    """One tree on the rows of a source; `categorical` says of each feature whether it is a category.
+
+    `eager` makes the fewest waves, for a source far away; else a wave is half as many splits, of which few are in vain.
+    """
     sums = source.root()
     search = Search(growth, categorical, sums)
     free = (-np.inf, np.inf)
     total = sums[:, 0].sum(-1)
-    root = _Node(ROOT, total, free, 0, sums, search.best(sums[None], total[None], [free])[0])
+    root = _Node(ROOT, total, free, 0, sums, search.best([sums], total[None], [free])[0])
     count = 1
     while True:
         made = _best_first(root, growth.leaves)
         wave = [node for node in made if node.children is None]
         if not wave:
             return _grown(source, growth, search, root, made)
+        wave = wave if eager else wave[: (len(wave) + 1) // 2]
         _split(wave, source, growth, search, count)
         count += 2 * len(wave)
 
@@ -72,26 +77,25 @@ def _wait(waiting: list[tuple[float, int, _Node]], node: _Node, met: int) -> Non
 
 def _split(wave: Sequence[_Node], source: Source, growth: Growth, search: Search, count: int) -> None:
     """Gives the nodes children. Only the smaller child's sums are asked for: the other's are the difference."""
-    splits, wanted = [], []
+    splits: list[Split] = []
+    wanted: list[int] = []
     for place, node in enumerate(wave):
-        best = _found(node)
+        split = _found(node)
         numbers = (count + 2 * place, count + 2 * place + 1)
-        splits.append(Split(node.number, best.feature, best.left, numbers))
-        wanted.append(int(best.sums[1][N] < best.sums[0][N]))
+        splits.append(Split(node.number, split.feature, split.bin, split.left, numbers))
+        wanted.append(int(split.sums[1][N] < split.sums[0][N]))
     asked = source.divide(splits, [split.children[side] for split, side in zip(splits, wanted, strict=True)])
-    sums = np.empty((2 * len(wave), *asked.shape[1:]))
-    for place, (node, side) in enumerate(zip(wave, wanted, strict=True)):
-        assert node.sums is not None
-        sums[2 * place + side] = asked[place]
-        np.subtract(node.sums, asked[place], out=sums[2 * place + 1 - side])
-        node.sums = None
+    sums: list[Numbers] = []
+    for node, side, found in zip(wave, wanted, asked, strict=True):
+        node.sums -= found
+        sums += (node.sums, found) if side else (found, node.sums)
     totals = np.concatenate([np.stack(_found(node).sums) for node in wave])
     bounds = [each for node in wave for each in search.child_bounds(_found(node), node.bounds)]
-    found = search.best(sums, totals, bounds)
+    best = search.best(sums, totals, bounds)
     for place, (node, split) in enumerate(zip(wave, splits, strict=True)):
         ends = growth.depth and node.depth + 1 >= growth.depth
         left, right = (
-            _Node(split.children[at % 2], totals[at], bounds[at], node.depth + 1, sums[at], None if ends else found[at])
+            _Node(split.children[at % 2], totals[at], bounds[at], node.depth + 1, sums[at], None if ends else best[at])
             for at in (2 * place, 2 * place + 1)
         )
         node.children = (left, right)
@@ -119,7 +123,7 @@ def _grown(source: Source, growth: Growth, search: Search, root: _Node, made: Se
     tree = Tree(
         np.array([split.feature for split in splits], dtype=np.int32),
         np.array([split.bin for split in splits], dtype=np.int32),
-        np.packbits(np.array([split.left for split in splits]).reshape(-1, 256), axis=1, bitorder="little"),
+        np.packbits(np.array([split.left for split in splits], dtype=np.bool_).reshape(-1, 256), axis=1, bitorder="little"),
         children,
         np.array([split.gain for split in splits]),
         np.array([node.total for node in made]).reshape(-1, 3),

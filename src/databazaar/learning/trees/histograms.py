@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.learning.trees.bins import Binned
+from databazaar.learning.trees.bins import MISSING, Binned
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -60,9 +59,17 @@ class Split:
 
     node: int
     feature: int
+    bin: int
+    """The last bin that goes left; −1 where the feature is a category."""
     left: NDArray[np.bool_]
     """One of each of the 256 bins."""
     children: tuple[int, int]
+
+    def of(self, bins: Binned) -> NDArray[np.bool_]:
+        """Whether rows with these bins go left. Without missing values, bin 0 turns into 255, and goes right."""
+        if self.bin < 0:
+            return np.take(self.left, bins)
+        return bins <= self.bin if self.left[MISSING] else (bins - np.uint8(1)) < self.bin
 
 
 class Source(Protocol):
@@ -133,8 +140,8 @@ class LocalRows:
     def _divide(self, split: Split) -> None:
         begin, end = self._places[split.node]
         rows = self.rows(split.node)
-        goes_left = split.left[self._columns[split.feature][rows]]
-        left, right = rows[goes_left], rows[~goes_left]
+        goes_left = split.of(np.take(self._columns[split.feature], rows))
+        left, right = np.compress(goes_left, rows), np.compress(~goes_left, rows)
         middle = begin + len(left)
         self._order[begin:middle], self._order[middle:end] = left, right
         self._places |= {split.children[0]: (begin, middle), split.children[1]: (middle, end)}
@@ -142,28 +149,29 @@ class LocalRows:
     def _sums(self, nodes: Sequence[int]) -> Numbers:
         rows = np.concatenate([self.rows(node) for node in nodes])
         slots = np.repeat(np.arange(len(nodes)), [len(self.rows(node)) for node in nodes])
-        found = np.zeros((3, self.features, len(nodes) * self._width))
+        sums = np.zeros((len(nodes), 3, self.features, self._width))
+        gradients, hessians, counts = np.moveaxis(sums, 1, 0)
         for begin in range(0, len(rows), BLOCK):
             block = slice(begin, begin + BLOCK)
-            found += self._unpacked(self._block(rows[block], slots[block], len(nodes)))
-        return np.ascontiguousarray(found.reshape(3, self.features, len(nodes), -1).transpose(2, 0, 1, 3))
+            packed = self._block(rows[block], slots[block], len(nodes))
+            many = np.floor(packed.imag * 2.0**-BLOCK_BITS)
+            gradients += packed.real
+            counts += packed.imag
+            counts -= many * 2.0**BLOCK_BITS
+            hessians += many * self._grid.hessian
+        return sums
 
     def _block(self, rows: Rows, slots: Rows, nodes: int) -> NDArray[np.complex128]:
-        """Packed sums [features, nodes · bins] of fewer than 2^16 rows."""
+        """Packed sums [nodes, features, bins] of fewer than 2^16 rows."""
         sums = torch.zeros(self.features, nodes * self._width, dtype=torch.complex128)
         step = max(CACHED // max(self.features, 1), 256)
-        for begin, end in pairwise([*range(0, len(rows), step), len(rows)]):
-            part = rows[begin:end]
+        for begin in range(0, len(rows), step):
+            part = rows[begin : begin + step]
             places = torch.from_numpy(np.take(self._columns, part, axis=1)).long()
             if nodes > 1:
-                places += torch.from_numpy(slots[begin:end] * self._width)
-            sums.scatter_add_(1, places, torch.from_numpy(self._packed[part]).expand(self.features, -1))
-        return sums.numpy()
-
-    def _unpacked(self, sums: NDArray[np.complex128]) -> Numbers:
-        hessians = np.floor(sums.imag * 2.0**-BLOCK_BITS)
-        rows = sums.imag - hessians * 2.0**BLOCK_BITS
-        return np.stack([sums.real, hessians * self._grid.hessian, rows])
+                places += torch.from_numpy(slots[begin : begin + step] * self._width)
+            sums.scatter_add_(1, places, torch.from_numpy(np.take(self._packed, part)).expand(self.features, -1))
+        return sums.numpy().reshape(self.features, nodes, self._width).transpose(1, 0, 2)
 
 
 class Together:

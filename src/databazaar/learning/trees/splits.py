@@ -8,10 +8,11 @@ feature, the lowest bin, missing values to the right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
@@ -19,6 +20,8 @@ from databazaar.learning.trees.bins import MISSING
 
 Numbers = NDArray[np.float64]
 G, H, N = range(3)
+CACHED = 2**15
+"""Numbers of a kind that are worked on at once: they stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -84,25 +87,29 @@ class Search:
         self._numbers = np.flatnonzero(~categorical)
         self._lacking = np.flatnonzero(~categorical & lacking)
         self._categories = np.flatnonzero(categorical)
-        signs = np.zeros(len(categorical)) if not growth.monotone else np.array(growth.monotone, dtype=np.float64)
-        if len(signs) != len(categorical):
-            raise BazaarError(f"monotone has {len(signs)} numbers for {len(categorical)} features: give one of each")
-        if signs[categorical].any():
-            raise BazaarError("a category cannot be monotone: its codes have no order")
-        self._signs = signs if signs.any() else None
+        self._at_once = max(CACHED // (root[0].size or 1), 1)
+        self._signs = signs_of(growth, categorical)
 
-    def best(self, sums: Numbers, totals: Numbers, bounds: Sequence[tuple[float, float]]) -> list[Candidate | None]:
-        """Of nodes with these sums [nodes, 3, features, bins], totals [nodes, 3] and bounds of their value."""
-        limits = np.array(bounds)
+    def best(
+        self, sums: Sequence[Numbers], totals: Numbers, bounds: Sequence[tuple[float, float]]
+    ) -> list[Candidate | None]:
+        """Of nodes with these sums, each [3, features, bins], totals [nodes, 3] and bounds of their value."""
+        found: list[Candidate | None] = []
+        for begin in range(0, len(sums), self._at_once):
+            some = slice(begin, begin + self._at_once)
+            found += self._best(sums[some], totals[some], np.array(bounds[some]))
+        return found
+
+    def _best(self, sums: Sequence[Numbers], totals: Numbers, limits: Numbers) -> list[Candidate | None]:
         best: list[Candidate | None] = [None] * len(sums)
         for direction in self._directions(sums):
             gains = self._gains(direction, totals, limits).reshape(len(sums), -1)
-            places = gains.argmax(1) if gains.shape[1] else np.zeros(len(sums), dtype=np.intp)
-            for node, place in enumerate(places):
-                gain = float(gains[node, place]) if gains.shape[1] else -np.inf
-                found = best[node]
-                if gain > self._growth.min_gain and (found is None or _before(gain, direction, place, found, self._width)):
-                    best[node] = self._candidate(direction, node, int(place), gain, totals[node])
+            places = gains.argmax(1)
+            for node, place in enumerate(places.tolist()):
+                gain, found = float(gains[node, place]), best[node]
+                first = found is None or _before(gain, int(direction.features[place // self._width]), found)
+                if gain > self._growth.min_gain and first:
+                    best[node] = self._candidate(direction, node, place, gain, totals[node])
         return best
 
     def value(self, total: Numbers, bounds: tuple[float, float]) -> float:
@@ -120,21 +127,21 @@ class Search:
         low, high = (bounds[0], middle), (middle, bounds[1])
         return (low, high) if sign > 0 else (high, low)
 
-    def _directions(self, sums: Numbers) -> list[_Direction]:
-        found = []
+    def _directions(self, sums: Sequence[Numbers]) -> Iterator[_Direction]:
         if len(self._numbers):
-            some = sums if len(self._numbers) == sums.shape[2] else sums[:, :, self._numbers]
-            below = some.cumsum(-1)
-            if len(self._lacking):
-                with_missing = sums[:, :, self._lacking].cumsum(-1)
-                below -= some[..., MISSING, None]
-                found.append(_Direction(with_missing, self._lacking, True))
-            found.insert(0, _Direction(below, self._numbers, False))
+            below = np.empty((len(sums), 3, len(self._numbers), self._width))
+            for place, each in enumerate(sums):
+                some = each if len(self._numbers) == each.shape[1] else each[:, self._numbers]
+                torch.cumsum(torch.from_numpy(some), -1, out=torch.from_numpy(below[place]))
+            with_missing = below[:, :, np.searchsorted(self._numbers, self._lacking)] if len(self._lacking) else None
+            below -= below[..., MISSING, None].copy()
+            yield _Direction(below, self._numbers, False)
+            if with_missing is not None:
+                yield _Direction(with_missing, self._lacking, True)
         if len(self._categories):
-            found += self._of_categories(sums[:, :, self._categories])
-        return found
+            yield from self._of_categories(np.stack([each[:, self._categories] for each in sums]))
 
-    def _of_categories(self, sums: Numbers) -> list[_Direction]:
+    def _of_categories(self, sums: Numbers) -> Iterator[_Direction]:
         """Categories that no row of a node is of come last, and go right."""
         ratio = sums[:, G] / (sums[:, H] + max(self._growth.category_smoothing, self._growth.min_hessian))
         ratio[sums[:, N] == 0] = np.inf
@@ -142,46 +149,31 @@ class Search:
         order = np.argsort(ratio, axis=-1, kind="stable")
         below = np.take_along_axis(sums, order[:, None], axis=-1).cumsum(-1)
         without = below - sums[..., MISSING, None]
-        return [_Direction(each, self._categories, left, order) for each, left in ((without, False), (below, True))]
+        yield _Direction(without, self._categories, False, order)
+        if sums[:, N, :, MISSING].any():
+            yield _Direction(below, self._categories, True, order)
 
     def _gains(self, direction: _Direction, totals: Numbers, limits: Numbers) -> Numbers:
         """Gains [nodes, features, bins]; −∞ where a side has too few rows or a constraint does not hold."""
-        growth = self._growth
+        growth, left = self._growth, direction.below
         l2 = growth.l2 + (growth.category_l2 if direction.order is not None else 0.0)
-        left, all_of = direction.below, totals[:, :, None, None]
-        right = all_of - left
-        enough = left[:, N] >= growth.min_rows
-        enough &= right[:, N] >= growth.min_rows
-        enough &= left[:, H] >= growth.min_hessian
-        enough &= right[:, H] >= growth.min_hessian
-        if self._signs is None:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                gains = _square_over(left, l2)
-                gains += _square_over(right, l2)
-                gains -= (totals[:, G] ** 2 / (totals[:, H] + l2))[:, None, None]
-        else:
-            gains = self._bounded_gains(direction, left, right, totals, limits, l2, enough)
-        gains[~enough] = -np.inf
-        return gains
-
-    def _bounded_gains(
-        self,
-        direction: _Direction,
-        left: Numbers,
-        right: Numbers,
-        totals: Numbers,
-        limits: Numbers,
-        l2: float,
-        enough: NDArray[np.bool_],
-    ) -> Numbers:
-        assert self._signs is not None
-        low, high = limits[:, 0, None, None], limits[:, 1, None, None]
+        right = totals[:, :H + 1, None, None] - left[:, : H + 1]
+        refused = left[:, N] < growth.min_rows
+        refused |= left[:, N] > totals[:, N, None, None] - growth.min_rows
+        refused |= left[:, H] < growth.min_hessian
+        refused |= right[:, H] < growth.min_hessian
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = [np.clip(side[:, G] / (side[:, H] + l2), low, high) for side in (left, right)]
-            own = np.clip(totals[:, G] / (totals[:, H] + l2), *limits.T)
-            gains = _taken(left, values[0], l2) + _taken(right, values[1], l2)
-            gains -= _taken(totals, own, l2)[:, None, None]
-            enough &= self._signs[direction.features][:, None] * (values[1] - values[0]) >= 0
+            if self._signs is None:
+                gains = _square_over(left[:, G], l2 + left[:, H])
+                gains += _square_over(right[:, G], l2 + right[:, H])
+                gains -= (totals[:, G] ** 2 / (totals[:, H] + l2))[:, None, None]
+            else:
+                values = [np.clip(side[:, G] / (side[:, H] + l2), *limits.T[..., None, None]) for side in (left, right)]
+                refused |= self._signs[direction.features][:, None] * (values[1] - values[0]) < 0
+                own = np.clip(totals[:, G] / (totals[:, H] + l2), *limits.T)
+                gains = _taken(left, values[0], l2) + _taken(right, values[1], l2)
+                gains -= _taken(totals, own, l2)[:, None, None]
+        torch.from_numpy(gains).masked_fill_(torch.from_numpy(refused), -np.inf)
         return gains
 
     def _candidate(self, direction: _Direction, node: int, place: int, gain: float, total: Numbers) -> Candidate:
@@ -201,11 +193,21 @@ class Search:
         return Candidate(gain, feature, -1, left, (total - below, below))
 
 
-def _square_over(sums: Numbers, l2: float) -> Numbers:
-    """G² / (H + l2)."""
-    found = sums[:, G] * sums[:, G]
-    found /= sums[:, H] + l2
-    return found
+def signs_of(growth: Growth, categorical: NDArray[np.bool_]) -> Numbers | None:
+    """1, −1 or 0 for each feature; None where no feature is monotone."""
+    if not any(growth.monotone):
+        return None
+    signs = np.array(growth.monotone, dtype=np.float64)
+    if len(signs) != len(categorical):
+        raise BazaarError(f"monotone has {len(signs)} numbers for {len(categorical)} features: give one of each")
+    if signs[categorical].any():
+        raise BazaarError("a category cannot be monotone: its codes have no order")
+    return signs
+
+
+def _square_over(gradient: Numbers, weight: Numbers) -> Numbers:
+    """G² / (H + l2), in the memory of H + l2."""
+    return np.divide(gradient * gradient, weight, out=weight)
 
 
 def _taken(sums: Numbers, value: Numbers, l2: float) -> Numbers:
@@ -213,6 +215,6 @@ def _taken(sums: Numbers, value: Numbers, l2: float) -> Numbers:
     return (2 * sums[:, G] - (sums[:, H] + l2) * value) * value
 
 
-def _before(gain: float, direction: _Direction, place: np.intp, found: Candidate, width: int) -> bool:
+def _before(gain: float, feature: int, found: Candidate) -> bool:
     """Whether a split comes before the one found so far: by gain, then by feature."""
-    return gain > found.gain or (gain == found.gain and int(direction.features[place // width]) < found.feature)
+    return gain > found.gain or (gain == found.gain and feature < found.feature)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -98,3 +98,17 @@ def part_predictions(grown: Grown | Sequence[Grown], binned: Binned) -> Numbers:
     if isinstance(grown, Grown):
         return grown.parts[:, grown.tree.leaf_of(binned)]
     return np.stack([part_predictions(each, binned) for each in grown], axis=-1)
+
+
+def halfway_gains(utility: Callable[[Numbers], Numbers], scores: Numbers, parts: Numbers) -> Numbers:
+    """Each part's gain when half of all parts' move has been made: U(m + part / 2) − U(m − part / 2) for all at once.
+
+    `scores` [rows, classes] before the move, `parts` [parties, rows, classes]; the utility takes [parties, rows, classes]
+    and gives [parties]. Of a quadratic utility the gains add up to what the move brings.
+
+    >>> parts = np.array([[[1.0]], [[3.0]]])
+    >>> halfway_gains(lambda scores: -((scores - 2.0) ** 2).mean((1, 2)), np.zeros((1, 1)), parts)
+    array([0., 0.])
+    """
+    middle = scores + parts.sum(0) / 2
+    return utility(middle + parts / 2) - utility(middle - parts / 2)
