@@ -84,9 +84,16 @@ class SlowTree:
             for missing_left in (False, True):
                 going = np.zeros(256, dtype=np.bool_)
                 going[MISSING] = missing_left
+                reached = 0
+                if missing_left:
+                    self.weigh(leaf, feature, going.copy())
                 for bin_ in self.order(leaf, feature):
                     going[bin_] = True
-                    self.weigh(leaf, feature, going.copy())
+                    known = leaf.rows & going[self.binned[:, feature]] & (self.binned[:, feature] != MISSING)
+                    group = int(known.sum()) // self.growth.category_rows
+                    if not self.many(leaf, feature) or group != reached:
+                        self.weigh(leaf, feature, going.copy())
+                    reached = group
 
     def order(self, leaf: Leaf, feature: int) -> list[int]:
         bins = list(range(1, 256))
@@ -99,12 +106,17 @@ class SlowTree:
                 found[bin_] = self.gradients[rows].sum() / (self.hessians[rows].sum() + self.growth.category_smoothing)
         return sorted(found, key=lambda bin_: found[bin_])
 
+    def many(self, leaf: Leaf, feature: int) -> bool:
+        known = set(self.binned[leaf.rows, feature].tolist()) - {MISSING}
+        return bool(self.categorical[feature]) and len(known) > self.growth.few_categories
+
     def weigh(self, leaf: Leaf, feature: int, going: Mask) -> None:
         growth, goes_left = self.growth, going[self.binned[:, feature]]
         left, right = leaf.rows & goes_left, leaf.rows & ~goes_left
-        more = growth.category_l2 if self.categorical[feature] else 0.0
+        many = self.many(leaf, feature)
+        more, least = (growth.category_l2, growth.category_rows) if many else (0.0, 0)
         for side in (left, right):
-            if side.sum() < growth.min_rows or self.hessians[side].sum() < growth.min_hessian:
+            if side.sum() < max(growth.min_rows, least) or self.hessians[side].sum() < growth.min_hessian:
                 return
         if growth.monotone and growth.monotone[feature]:
             step = self.value(right, leaf.bounds) - self.value(left, leaf.bounds)

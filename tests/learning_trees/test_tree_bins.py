@@ -14,7 +14,7 @@ from databazaar.learning.trees.bins import MISSING, Bins
 VALUES = st.one_of(st.floats(allow_nan=True, allow_infinity=False, width=64), st.sampled_from([0.0, 1.0, 2.0, np.nan]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(arrays(np.float64, st.tuples(st.integers(1, 60), st.just(2)), elements=VALUES), st.integers(2, 20))
 def test_bins_keep_the_order_of_numbers(x: np.ndarray, most: int) -> None:
     bins = Bins.of(x, most=most)
@@ -72,7 +72,7 @@ def test_a_feature_without_values_has_one_bin() -> None:
     assert bins.apply([[1.0, 2.0], [np.nan, np.nan], [0, -1]]).tolist() == [[1, 0], [0, 0], [1, 0]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arrays(np.float64, st.tuples(st.integers(1, 30), st.just(3)), elements=st.sampled_from([0.0, 1, 2, 3, np.nan])))
 def test_bins_are_arrays_and_back(x: np.ndarray) -> None:
     bins = Bins.of(x, categorical=[1])

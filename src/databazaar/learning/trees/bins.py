@@ -52,7 +52,9 @@ class Bins:
             raise BazaarError("bins need one row at least")
         unknown = [feature for feature in categorical if not 0 <= feature < rows.shape[1]]
         if unknown:
-            raise BazaarError(f"feature {unknown[0]} is none of {rows.shape[1]}: name categories by their place, from 0")
+            raise BazaarError(
+                f"feature {unknown[0]} is none of {rows.shape[1]}: name categories by their place, from 0"
+            )
         named = set(categorical)
         edges, codes, ends = [], [], []
         for feature, column in enumerate(rows.T):
@@ -90,7 +92,9 @@ class Bins:
         for feature, column in enumerate(rows.T):
             codes = self.codes[feature]
             if codes is None:
-                binned[:, feature] = np.where(np.isnan(column), MISSING, np.searchsorted(self.edges[feature], column) + 1)
+                binned[:, feature] = np.where(
+                    np.isnan(column), MISSING, np.searchsorted(self.edges[feature], column) + 1
+                )
             else:
                 place = np.searchsorted(codes, column)
                 known = np.append(codes.astype(np.float64), np.nan)[place] == np.trunc(column)

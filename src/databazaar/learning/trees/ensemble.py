@@ -107,7 +107,9 @@ class Ensemble:
 def _trees(arrays: Mapping[str, NDArray[Any]]) -> list[Tree]:
     if not len(arrays["splits"]):
         return []
-    ends = {name: np.cumsum(arrays["splits" if name in OF_SPLITS else "leaves"])[:-1] for name in (*OF_SPLITS, *OF_LEAVES)}
+    ends = {
+        name: np.cumsum(arrays["splits" if name in OF_SPLITS else "leaves"])[:-1] for name in (*OF_SPLITS, *OF_LEAVES)
+    }
     cut = {name: np.split(arrays[name], at) for name, at in ends.items()}
     return [Tree(**{name: cut[name][place] for name in ends}) for place in range(len(arrays["splits"]))]
 

@@ -123,7 +123,9 @@ def _grown(source: Source, growth: Growth, search: Search, root: _Node, made: Se
     tree = Tree(
         np.array([split.feature for split in splits], dtype=np.int32),
         np.array([split.bin for split in splits], dtype=np.int32),
-        np.packbits(np.array([split.left for split in splits], dtype=np.bool_).reshape(-1, 256), axis=1, bitorder="little"),
+        np.packbits(
+            np.array([split.left for split in splits], dtype=np.bool_).reshape(-1, 256), axis=1, bitorder="little"
+        ),
         children,
         np.array([split.gain for split in splits]),
         np.array([node.total for node in made]).reshape(-1, 3),

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import MISSING, Binned
 
 Numbers = NDArray[np.float64]
@@ -110,7 +111,7 @@ class LocalRows:
         self._packed = np.empty(self._count, dtype=np.complex128)
         self._packed.real = self._gradients
         self._packed.imag = self._hessians * (2**BLOCK_BITS / grid.hessian) + 1
-        self._order = np.arange(self._count)
+        self._order, self._spare = np.arange(self._count), np.empty(self._count, dtype=np.intp)
         self._places = {ROOT: (0, self._count)}
 
     def root(self) -> Numbers:
@@ -122,15 +123,14 @@ class LocalRows:
         return self._sums(wanted)
 
     def totals(self, nodes: Sequence[int]) -> Numbers:
-        found = np.empty((self.parties, len(nodes), 3))
-        party = np.repeat(np.arange(self.parties), self._sizes)
-        for place, node in enumerate(nodes):
-            rows = self.rows(node)
-            of = party[rows]
-            found[:, place, 0] = np.bincount(of, self._gradients[rows], self.parties)
-            found[:, place, 1] = np.bincount(of, self._hessians[rows], self.parties)
-            found[:, place, 2] = np.bincount(of, minlength=self.parties)
-        return found
+        """The nodes are leaves: no row is in two of them."""
+        rows = np.concatenate([self.rows(node) for node in nodes])
+        place = np.repeat(np.arange(len(nodes)), [len(self.rows(node)) for node in nodes])
+        if self.parties > 1:
+            place += len(nodes) * np.take(np.repeat(np.arange(self.parties), self._sizes), rows)
+        size = self.parties * len(nodes)
+        sums = [np.bincount(place, np.take(each, rows), size) for each in (self._gradients, self._hessians)]
+        return np.stack([*sums, np.bincount(place, minlength=size)], axis=-1).reshape(self.parties, len(nodes), 3)
 
     def rows(self, node: int) -> Rows:
         """Which rows are in a node, in rising order."""
@@ -140,6 +140,11 @@ class LocalRows:
     def _divide(self, split: Split) -> None:
         begin, end = self._places[split.node]
         rows = self.rows(split.node)
+        if loops := kernels.compiled():
+            column, left = self._columns[split.feature], split.left.view(np.uint8)
+            middle = begin + loops.divide(column, rows, left, self._spare)
+            self._places |= {split.children[0]: (begin, middle), split.children[1]: (middle, end)}
+            return
         goes_left = split.of(np.take(self._columns[split.feature], rows))
         left, right = np.compress(goes_left, rows), np.compress(~goes_left, rows)
         middle = begin + len(left)
@@ -147,8 +152,18 @@ class LocalRows:
         self._places |= {split.children[0]: (begin, middle), split.children[1]: (middle, end)}
 
     def _sums(self, nodes: Sequence[int]) -> Numbers:
+        return self._compiled_sums(loops, nodes) if (loops := kernels.compiled()) else self._array_sums(nodes)
+
+    def _compiled_sums(self, loops: kernels.Kernels, nodes: Sequence[int]) -> Numbers:
+        sums = np.empty((len(nodes), 3, self.features, self._width))
+        for node, of_node in zip(nodes, sums, strict=True):
+            loops.add_up(self._columns, self.rows(node), self._gradients, self._hessians, of_node)
+        return sums
+
+    def _array_sums(self, nodes: Sequence[int]) -> Numbers:
         rows = np.concatenate([self.rows(node) for node in nodes])
-        slots = np.repeat(np.arange(len(nodes)), [len(self.rows(node)) for node in nodes])
+        starts = np.arange(len(nodes), dtype=np.int32) * self._width
+        slots = np.repeat(starts, [len(self.rows(node)) for node in nodes])
         sums = np.zeros((len(nodes), 3, self.features, self._width))
         gradients, hessians, counts = np.moveaxis(sums, 1, 0)
         for begin in range(0, len(rows), BLOCK):
@@ -161,15 +176,14 @@ class LocalRows:
             hessians += many * self._grid.hessian
         return sums
 
-    def _block(self, rows: Rows, slots: Rows, nodes: int) -> NDArray[np.complex128]:
+    def _block(self, rows: Rows, slots: NDArray[np.int32], nodes: int) -> NDArray[np.complex128]:
         """Packed sums [nodes, features, bins] of fewer than 2^16 rows."""
         sums = torch.zeros(self.features, nodes * self._width, dtype=torch.complex128)
         step = max(CACHED // max(self.features, 1), 256)
         for begin in range(0, len(rows), step):
             part = rows[begin : begin + step]
-            places = torch.from_numpy(np.take(self._columns, part, axis=1)).long()
-            if nodes > 1:
-                places += torch.from_numpy(slots[begin : begin + step] * self._width)
+            binned = np.take(self._columns, part, axis=1)
+            places = torch.from_numpy(binned if nodes == 1 else binned + slots[begin : begin + step]).long()
             sums.scatter_add_(1, places, torch.from_numpy(np.take(self._packed, part)).expand(self.features, -1))
         return sums.numpy().reshape(self.features, nodes, self._width).transpose(1, 0, 2)
 

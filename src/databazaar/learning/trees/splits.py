@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import MISSING
 
 Numbers = NDArray[np.float64]
@@ -28,6 +30,9 @@ CACHED = 2**15
 class Growth:
     """How trees grow. `leaves`: the most that a tree has, the best split first; `depth`: the longest way to a leaf, 0 for
     any. `monotone`: for each feature 1 (the answer rises with it), −1 (falls) or 0; empty for none.
+
+    A feature with more than `few_categories` in a node could fit its noise. There each side of a split has
+    `category_rows` at least, groups of so many are moved across at once, and the gain is that with `category_l2` more.
     """
 
     rate: float = 0.1
@@ -39,10 +44,13 @@ class Growth:
     min_gain: float = 0.0
     category_l2: float = 10.0
     category_smoothing: float = 10.0
+    category_rows: int = 100
+    few_categories: int = 4
     monotone: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        least = {"leaves": 2, "depth": 0, "min_rows": 1, "l2": 0, "min_gain": 0, "category_l2": 0, "category_smoothing": 0}
+        least = {"leaves": 2, "depth": 0, "min_rows": 1, "l2": 0, "min_gain": 0}
+        least |= {"category_l2": 0, "category_smoothing": 0, "category_rows": 1, "few_categories": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise BazaarError(f"{name} is {getattr(self, name)}: use {bound} or more")
@@ -75,6 +83,10 @@ class _Direction:
     missing_left: bool
     order: NDArray[np.intp] | None = None
     """The bins of categories in the order in which they go left [nodes, features, bins]."""
+    many: NDArray[np.bool_] | None = None
+    """Where a node has more than a few categories [nodes, features]."""
+    same: NDArray[np.bool_] | None = None
+    """There, the places with no more rows than belong to the group before [nodes, features, bins]."""
 
 
 class Search:
@@ -101,16 +113,37 @@ class Search:
         return found
 
     def _best(self, sums: Sequence[Numbers], totals: Numbers, limits: Numbers) -> list[Candidate | None]:
-        best: list[Candidate | None] = [None] * len(sums)
-        for direction in self._directions(sums):
+        loops = kernels.compiled() if self._signs is None else None
+        best = [self._compiled(loops, *each) if loops else None for each in zip(sums, totals, strict=True)]
+        directions = [self._of_numbers(sums)] if loops is None and len(self._numbers) else []
+        directions += [self._of_categories(sums)] if len(self._categories) else []
+        for direction in chain.from_iterable(directions):
             gains = self._gains(direction, totals, limits).reshape(len(sums), -1)
-            places = gains.argmax(1)
-            for node, place in enumerate(places.tolist()):
-                gain, found = float(gains[node, place]), best[node]
-                first = found is None or _before(gain, int(direction.features[place // self._width]), found)
-                if gain > self._growth.min_gain and first:
-                    best[node] = self._candidate(direction, node, place, gain, totals[node])
+            for node, place in enumerate(gains.argmax(1).tolist()):
+                at, bin_ = divmod(place, self._width)
+                if self._better(float(gains[node, place]), int(direction.features[at]), best[node]):
+                    best[node] = self._candidate(direction, node, at, bin_, float(gains[node, place]), totals[node])
         return best
+
+    def _compiled(self, loops: kernels.Kernels, sums: Numbers, total: Numbers) -> Candidate | None:
+        """The best split of a number."""
+        growth, best = self._growth, None
+        for features, missing_left in ((self._numbers, False), (self._lacking, True)):
+            if not len(features):
+                continue
+            gain, at, bin_ = loops.best_number(
+                sums, total, features, missing_left, growth.min_rows, growth.min_hessian, growth.l2
+            )
+            if self._better(gain, int(features[at]), best):
+                below = sums[:, features[at], 0 if missing_left else 1 : bin_ + 1].sum(-1)
+                best = _of_number(gain, int(features[at]), bin_, missing_left, below, total)
+        return best
+
+    def _better(self, gain: float, feature: int, found: Candidate | None) -> bool:
+        """Whether a split comes before the one found so far: by gain, then by feature."""
+        if gain <= self._growth.min_gain or found is None:
+            return gain > self._growth.min_gain
+        return gain > found.gain or (gain == found.gain and feature < found.feature)
 
     def value(self, total: Numbers, bounds: tuple[float, float]) -> float:
         """What a node's rows are moved by, before the rate."""
@@ -127,70 +160,85 @@ class Search:
         low, high = (bounds[0], middle), (middle, bounds[1])
         return (low, high) if sign > 0 else (high, low)
 
-    def _directions(self, sums: Sequence[Numbers]) -> Iterator[_Direction]:
-        if len(self._numbers):
-            below = np.empty((len(sums), 3, len(self._numbers), self._width))
-            for place, each in enumerate(sums):
-                some = each if len(self._numbers) == each.shape[1] else each[:, self._numbers]
-                torch.cumsum(torch.from_numpy(some), -1, out=torch.from_numpy(below[place]))
-            with_missing = below[:, :, np.searchsorted(self._numbers, self._lacking)] if len(self._lacking) else None
-            below -= below[..., MISSING, None].copy()
-            yield _Direction(below, self._numbers, False)
-            if with_missing is not None:
-                yield _Direction(with_missing, self._lacking, True)
-        if len(self._categories):
-            yield from self._of_categories(np.stack([each[:, self._categories] for each in sums]))
+    def _of_numbers(self, sums: Sequence[Numbers]) -> Iterator[_Direction]:
+        below = np.empty((len(sums), 3, len(self._numbers), self._width))
+        for place, each in enumerate(sums):
+            some = each if len(self._numbers) == each.shape[1] else each[:, self._numbers]
+            torch.cumsum(torch.from_numpy(some), -1, out=torch.from_numpy(below[place]))
+        with_missing = below[:, :, np.searchsorted(self._numbers, self._lacking)] if len(self._lacking) else None
+        below -= below[..., MISSING, None].copy()
+        yield _Direction(below, self._numbers, False)
+        if with_missing is not None:
+            yield _Direction(with_missing, self._lacking, True)
 
-    def _of_categories(self, sums: Numbers) -> Iterator[_Direction]:
+    def _of_categories(self, of_all: Sequence[Numbers]) -> Iterator[_Direction]:
         """Categories that no row of a node is of come last, and go right."""
+        sums = np.stack([each[:, self._categories] for each in of_all])
         ratio = sums[:, G] / (sums[:, H] + max(self._growth.category_smoothing, self._growth.min_hessian))
         ratio[sums[:, N] == 0] = np.inf
         ratio[..., MISSING] = -np.inf
         order = np.argsort(ratio, axis=-1, kind="stable")
         below = np.take_along_axis(sums, order[:, None], axis=-1).cumsum(-1)
         without = below - sums[..., MISSING, None]
-        yield _Direction(without, self._categories, False, order)
+        groups = without[:, N] // self._growth.category_rows
+        many = (sums[:, N, :, 1:] != 0).sum(-1) > self._growth.few_categories
+        same = many[..., None] & (np.diff(groups, axis=-1, prepend=-1) == 0)
+        yield _Direction(without, self._categories, False, order, many, same)
         if sums[:, N, :, MISSING].any():
-            yield _Direction(below, self._categories, True, order)
+            yield _Direction(below, self._categories, True, order, many, same)
 
     def _gains(self, direction: _Direction, totals: Numbers, limits: Numbers) -> Numbers:
         """Gains [nodes, features, bins]; −∞ where a side has too few rows or a constraint does not hold."""
         growth, left = self._growth, direction.below
-        l2 = growth.l2 + (growth.category_l2 if direction.order is not None else 0.0)
-        right = totals[:, :H + 1, None, None] - left[:, : H + 1]
-        refused = left[:, N] < growth.min_rows
-        refused |= left[:, N] > totals[:, N, None, None] - growth.min_rows
+        l2: float | Numbers = growth.l2
+        least: int | Numbers = growth.min_rows
+        if direction.many is not None:
+            l2 = growth.l2 + np.where(direction.many, growth.category_l2, 0.0)[..., None]
+            least = np.where(direction.many, max(growth.category_rows, growth.min_rows), growth.min_rows)[..., None]
+        of_node = totals[:, :, None, None]
+        right = of_node[:, : H + 1] - left[:, : H + 1]
+        refused = left[:, N] < least
+        refused |= left[:, N] > of_node[:, N] - least
         refused |= left[:, H] < growth.min_hessian
         refused |= right[:, H] < growth.min_hessian
+        if direction.same is not None:
+            refused |= direction.same
         with np.errstate(divide="ignore", invalid="ignore"):
             if self._signs is None:
                 gains = _square_over(left[:, G], l2 + left[:, H])
                 gains += _square_over(right[:, G], l2 + right[:, H])
-                gains -= (totals[:, G] ** 2 / (totals[:, H] + l2))[:, None, None]
+                gains -= _square_over(of_node[:, G], l2 + of_node[:, H])
             else:
-                values = [np.clip(side[:, G] / (side[:, H] + l2), *limits.T[..., None, None]) for side in (left, right)]
-                refused |= self._signs[direction.features][:, None] * (values[1] - values[0]) < 0
-                own = np.clip(totals[:, G] / (totals[:, H] + l2), *limits.T)
-                gains = _taken(left, values[0], l2) + _taken(right, values[1], l2)
-                gains -= _taken(totals, own, l2)[:, None, None]
+                within = limits.T[..., None, None]
+                own, below, above = (
+                    np.clip(side[:, G] / (side[:, H] + l2), *within) for side in (of_node, left, right)
+                )
+                refused |= self._signs[direction.features][:, None] * (above - below) < 0
+                gains = _taken(left, below, l2) + _taken(right, above, l2)
+                gains -= _taken(of_node, own, l2)
         torch.from_numpy(gains).masked_fill_(torch.from_numpy(refused), -np.inf)
         return gains
 
-    def _candidate(self, direction: _Direction, node: int, place: int, gain: float, total: Numbers) -> Candidate:
-        at, bin_ = divmod(place, self._width)
-        below = direction.below[node, :, at, bin_].copy()
-        left = np.zeros(256, dtype=np.bool_)
-        feature = int(direction.features[at])
+    def _candidate(
+        self, direction: _Direction, node: int, at: int, bin_: int, gain: float, total: Numbers
+    ) -> Candidate:
+        feature, below = int(direction.features[at]), direction.below[node, :, at, bin_].copy()
         if direction.order is None:
-            left[1 : bin_ + 1] = True
-            left[MISSING] = direction.missing_left
-            return Candidate(gain, feature, bin_, left, (below, total - below))
+            return _of_number(gain, feature, bin_, direction.missing_left, below, total)
+        left = np.zeros(256, dtype=np.bool_)
         left[direction.order[node, at, 1 : bin_ + 1]] = True
         if not direction.missing_left:
             return Candidate(gain, feature, -1, left, (below, total - below))
         left[: self._width] = ~left[: self._width]  # what is missing or unknown goes right, as LightGBM has it
         left[MISSING] = False
         return Candidate(gain, feature, -1, left, (total - below, below))
+
+
+def _of_number(gain: float, feature: int, bin_: int, missing_left: bool, below: Numbers, total: Numbers) -> Candidate:
+    left = np.zeros(256, dtype=np.bool_)
+    left[1 : bin_ + 1] = True
+    left[MISSING] = missing_left
+    return Candidate(gain, feature, bin_, left, (below, total - below))
 
 
 def signs_of(growth: Growth, categorical: NDArray[np.bool_]) -> Numbers | None:
@@ -213,8 +261,3 @@ def _square_over(gradient: Numbers, weight: Numbers) -> Numbers:
 def _taken(sums: Numbers, value: Numbers, l2: float) -> Numbers:
     """What a value takes from the quadratic: 2 G v − (H + l2) v²."""
     return (2 * sums[:, G] - (sums[:, H] + l2) * value) * value
-
-
-def _before(gain: float, feature: int, found: Candidate) -> bool:
-    """Whether a split comes before the one found so far: by gain, then by feature."""
-    return gain > found.gain or (gain == found.gain and feature < found.feature)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import Binned
 
 Numbers = NDArray[np.float64]
@@ -46,6 +47,10 @@ class Tree:
         if not len(self.feature):
             return np.zeros(len(binned), dtype=np.intp)
         goes_left = np.unpackbits(self.left, axis=1, bitorder="little").view(np.bool_)
+        if loops := kernels.compiled():
+            leaves = np.empty(len(binned), dtype=np.intp)
+            loops.find_leaves(binned, self.feature, goes_left, self.children, leaves)
+            return leaves
         return self._by_level(binned, goes_left) if len(binned) <= FEW else self._by_split(binned, goes_left)
 
     def _by_level(self, binned: Binned, goes_left: NDArray[np.bool_]) -> NDArray[np.intp]:
