@@ -4,9 +4,9 @@
     python benchmarks/bench_trees.py time           # a round of boosting, by processor time, with Numba and without
     python benchmarks/bench_trees.py                # both
 
-Needs `pip install -e '.[bench]'`. Settings: 31 leaves, rate 0.1, 20 rows a leaf, l2 of 1, 255 bins. Time is that of growing
-alone, bins made before; the best of three, because other programs' use of the caches shows in it. What Numba compiles
-is compiled before.
+Needs `pip install -e '.[bench]'`. Settings: 31 leaves, rate 0.1, 20 rows a leaf, l2 of 1, 255 bins. Time is that of
+growing alone, bins made before and Numba's loops compiled; the best of three, because other programs' use of the caches
+shows in it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import Bins, columns_of
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.trees.grower import grow
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import Grid, LocalRows
 from databazaar.learning.trees.objectives import Objective
-from databazaar.learning.trees.splits import Growth
 
 Numbers = NDArray[np.float64]
 THEIRS = {"binary": "binary", "squared": "regression", "multiclass": "multiclass"}

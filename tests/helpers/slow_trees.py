@@ -1,4 +1,4 @@
-"""A grower that is slow and obvious: masks of rows, one split at a time. It has to give the tree that the fast one gives."""
+"""A grower that is slow and obvious: masks of rows, one split at a time. The fast one has to give the same tree."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.learning.trees.bins import MISSING, Binned
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import Grid
-from databazaar.learning.trees.splits import Growth
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]

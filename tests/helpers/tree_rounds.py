@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from databazaar.learning.trees.bins import Bins, columns_of
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.trees.grower import grow
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import Grid, LocalRows
 from databazaar.learning.trees.objectives import Objective
-from databazaar.learning.trees.splits import Growth
 from databazaar.learning.trees.tree import Grown
 
 Numbers = NDArray[np.float64]

@@ -48,9 +48,9 @@ def test_a_frequent_value_has_a_bin_of_its_own() -> None:
 
 
 def test_only_the_buyers_rows_count() -> None:
-    """What providers have lies in the buyer's bins: beyond them in the outer ones, unknown categories with the missing."""
+    """Providers' values lie in the buyer's bins: beyond them in the outer ones, unknown categories with the missing."""
     bins = Bins.of([[0.0, 3], [1.0, 5], [2.0, 5]], categorical=[1])
-    assert bins.apply([[-9.0, 4], [9.0, 3], [np.inf, 5], [-np.inf, -1], [np.nan, np.nan]]).tolist() == [
+    assert bins.apply([[-9.0, 4], [9.0, 3], [np.inf, 5.0], [-np.inf, -1.0], [np.nan, np.nan]]).tolist() == [
         [1, 0],
         [3, 1],
         [3, 2],
@@ -69,7 +69,7 @@ def test_the_most_frequent_categories_are_kept() -> None:
 
 def test_a_feature_without_values_has_one_bin() -> None:
     bins = Bins.of([[np.nan, np.nan]], categorical=[1])
-    assert bins.apply([[1.0, 2.0], [np.nan, np.nan], [0, -1]]).tolist() == [[1, 0], [0, 0], [1, 0]]
+    assert bins.apply([[1.0, 2.0], [np.nan, np.nan], [0.0, -1.0]]).tolist() == [[1, 0], [0, 0], [1, 0]]
 
 
 @settings(max_examples=40)

@@ -8,7 +8,7 @@ import pytest
 from databazaar.errors import BazaarError
 from databazaar.learning.trees.bins import Bins
 from databazaar.learning.trees.ensemble import Ensemble
-from databazaar.learning.trees.splits import Growth
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.tree import halfway_gains, part_predictions
 from tree_rounds import KINDS, grown_round, objective, table, trained
 

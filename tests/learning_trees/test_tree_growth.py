@@ -11,9 +11,9 @@ from databazaar.errors import BazaarError
 from databazaar.learning.trees.bins import Bins, columns_of
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.trees.grower import grow
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import Grid, LocalRows, Together
 from databazaar.learning.trees.objectives import Objective
-from databazaar.learning.trees.splits import Growth
 from databazaar.learning.trees.tree import Grown
 from slow_trees import SlowTree, rounded, values
 from tree_rounds import grown_round, table, trained

@@ -9,15 +9,16 @@ from contextlib import contextmanager
 import numba
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import Bins, columns_of
 from databazaar.learning.trees.grower import grow
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import LocalRows
 from databazaar.learning.trees.kernels import Kernels, add_up, best_number, divide, find_leaves
-from databazaar.learning.trees.splits import Growth
 from databazaar.learning.trees.tree import Tree
 from slow_trees import rounded
 from tree_rounds import KINDS, objective, table, trained
@@ -106,3 +107,18 @@ def test_few_rows_and_many_find_the_same_leaves() -> None:
         binned = ensemble.bins.apply(given_table.x)
         assert (tree.leaf_of(binned)[:100] == tree.leaf_of(binned[:100])).all()
         assert (tree.leaf_of(binned)[-100:] == tree.leaf_of(binned[-100:])).all()
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_make_no_bit_of_difference(threads: int) -> None:
+    given_table = table("binary", 20_000)
+    digests = []
+    with loops(None):
+        for number in (1, threads):
+            before = torch.get_num_threads()
+            torch.set_num_threads(number)
+            try:
+                digests.append(trained("binary", given_table, 2).digest)
+            finally:
+                torch.set_num_threads(before)
+    assert digests[0] == digests[1]

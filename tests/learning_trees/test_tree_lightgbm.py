@@ -13,8 +13,8 @@ from sklearn import datasets
 from databazaar.errors import BazaarError
 from databazaar.learning.trees.bins import Bins
 from databazaar.learning.trees.ensemble import Ensemble
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.lightgbm_text import lightgbm_text
-from databazaar.learning.trees.splits import Growth
 from tree_rounds import KINDS, Table, objective, table, trained
 
 NAMES = ("binary", "multiclass", "regression", "regression_l1", "quantile", "poisson")

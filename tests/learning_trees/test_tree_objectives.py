@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from databazaar.errors import BazaarError
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.objectives import Objective
-from databazaar.learning.trees.splits import Growth
 from tree_rounds import KINDS, objective, table, trained
 
 TWICE = {"squared"}

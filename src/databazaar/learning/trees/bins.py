@@ -1,4 +1,4 @@
-"""Bins of features, from the buyer's rows alone: numbers by quantiles, categories by code, and one bin for what is missing.
+"""Bins of features, from the buyer's rows alone: numbers by quantiles, categories by code, one bin for what is missing.
 
 A row becomes one byte a feature. Bin 0 is for missing values and for categories that the buyer's rows do not have; the
 values lie in bins 1 to 255. Numbers up to an edge, and equal to it, lie below it, as in LightGBM.

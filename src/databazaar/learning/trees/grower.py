@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import ROOT, Source, Split
-from databazaar.learning.trees.splits import Candidate, Growth, H, N, Search
+from databazaar.learning.trees.splits import Candidate, H, N, Search
 from databazaar.learning.trees.tree import Grown, Tree
 
 Numbers = NDArray[np.float64]
@@ -59,8 +60,7 @@ def _best_first(root: _Node, leaves: int) -> list[_Node]:
     made: list[_Node] = []
     met = 0
     waiting: list[tuple[float, int, _Node]] = []
-    for node in (root,):
-        _wait(waiting, node, met)
+    _wait(waiting, root, met)
     while waiting and len(made) < leaves - 1:
         node = heapq.heappop(waiting)[-1]
         made.append(node)
@@ -77,28 +77,29 @@ def _wait(waiting: list[tuple[float, int, _Node]], node: _Node, met: int) -> Non
 
 def _split(wave: Sequence[_Node], source: Source, growth: Growth, search: Search, count: int) -> None:
     """Gives the nodes children. Only the smaller child's sums are asked for: the other's are the difference."""
-    splits: list[Split] = []
-    wanted: list[int] = []
-    for place, node in enumerate(wave):
-        split = _found(node)
-        numbers = (count + 2 * place, count + 2 * place + 1)
-        splits.append(Split(node.number, split.feature, split.bin, split.left, numbers))
-        wanted.append(int(split.sums[1][N] < split.sums[0][N]))
-    asked = source.divide(splits, [split.children[side] for split, side in zip(splits, wanted, strict=True)])
+    splits = [_as_split(node, count + 2 * place) for place, node in enumerate(wave)]
+    smaller = [int(right[N] < left[N]) for left, right in (_found(node).sums for node in wave)]
+    asked = source.divide(splits, [split.children[side] for split, side in zip(splits, smaller, strict=True)])
     sums: list[Numbers] = []
-    for node, side, found in zip(wave, wanted, asked, strict=True):
-        node.sums -= found
-        sums += (node.sums, found) if side else (found, node.sums)
+    for node, side, of_smaller in zip(wave, smaller, asked, strict=True):
+        node.sums -= of_smaller
+        sums += (node.sums, of_smaller) if side else (of_smaller, node.sums)
     totals = np.concatenate([np.stack(_found(node).sums) for node in wave])
     bounds = [each for node in wave for each in search.child_bounds(_found(node), node.bounds)]
     best = search.best(sums, totals, bounds)
     for place, (node, split) in enumerate(zip(wave, splits, strict=True)):
-        ends = growth.depth and node.depth + 1 >= growth.depth
+        depth = node.depth + 1
+        ends = depth == growth.depth
         left, right = (
-            _Node(split.children[at % 2], totals[at], bounds[at], node.depth + 1, sums[at], None if ends else best[at])
-            for at in (2 * place, 2 * place + 1)
+            _Node(number, totals[at], bounds[at], depth, sums[at], None if ends else best[at])
+            for at, number in enumerate(split.children, 2 * place)
         )
         node.children = (left, right)
+
+
+def _as_split(node: _Node, number: int) -> Split:
+    best = _found(node)
+    return Split(node.number, best.feature, best.bin, best.left, (number, number + 1))
 
 
 def _found(node: _Node) -> Candidate:

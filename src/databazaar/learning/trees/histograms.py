@@ -1,4 +1,4 @@
-"""Sums of gradients, hessians and rows by feature and bin: all that growing a tree needs, and what adds up over parties.
+"""Sums of gradients, hessians and rows by feature and bin: all that growing a tree needs, and it adds up over parties.
 
 Sums are exact. Each gradient and hessian is first rounded to a multiple of a power of two that is so large that no sum
 over the round's rows needs more than the 53 bits of a float64 (a gradient keeps 53 bits less those of the number of
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -76,8 +77,8 @@ class Split:
 class Source(Protocol):
     """Whoever can say what gradients add up to: rows at hand, or parties that are asked over a network.
 
-    A grower asks for the root's sums, then, wave by wave, for those of some children of nodes that it splits, and in the
-    end for the leaves' sums of each party.
+    A grower asks for the root's sums, then, wave by wave, for those of some children of nodes that it splits, and in
+    the end for the leaves' sums of each party. The arrays are the grower's from then on.
     """
 
     features: int
@@ -108,14 +109,20 @@ class LocalRows:
         self.parties = len(self._sizes)
         self._columns, self._grid, self._width = columns, grid, width
         self._gradients, self._hessians = grid.round(gradients, hessians)
-        self._packed = np.empty(self._count, dtype=np.complex128)
-        self._packed.real = self._gradients
-        self._packed.imag = self._hessians * (2**BLOCK_BITS / grid.hessian) + 1
         self._order, self._spare = np.arange(self._count), np.empty(self._count, dtype=np.intp)
         self._places = {ROOT: (0, self._count)}
 
+    @cached_property
+    def _packed(self) -> NDArray[np.complex128]:
+        """Gradients, and hessians that share a number with a one for their row."""
+        packed = np.empty(self._count, dtype=np.complex128)
+        packed.real = self._gradients
+        packed.imag = self._hessians * (2**BLOCK_BITS / self._grid.hessian) + 1
+        return packed
+
     def root(self) -> Numbers:
-        return self._sums([ROOT])[0]
+        sums: Numbers = self._sums([ROOT])[0]
+        return sums
 
     def divide(self, splits: Sequence[Split], wanted: Sequence[int]) -> Numbers:
         for split in splits:
@@ -130,7 +137,8 @@ class LocalRows:
             place += len(nodes) * np.take(np.repeat(np.arange(self.parties), self._sizes), rows)
         size = self.parties * len(nodes)
         sums = [np.bincount(place, np.take(each, rows), size) for each in (self._gradients, self._hessians)]
-        return np.stack([*sums, np.bincount(place, minlength=size)], axis=-1).reshape(self.parties, len(nodes), 3)
+        sums.append(np.bincount(place, minlength=size))
+        return np.stack(sums, axis=-1, dtype=np.float64).reshape(self.parties, len(nodes), 3)
 
     def rows(self, node: int) -> Rows:
         """Which rows are in a node, in rising order."""

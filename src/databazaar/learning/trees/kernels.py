@@ -1,7 +1,7 @@
 """The three inner loops of growing, and that of predicting, for Numba to compile where it is installed.
 
-They are plain functions that say the same as the array operations beside them, to the bit: sums are exact, and a gain is
-computed by the same operations in the same order. So whether Numba is there changes the time and nothing else.
+They are plain functions that say the same as the array operations beside them, to the bit: sums are exact, and a gain
+is computed by the same operations in the same order. So whether Numba is there changes the time and nothing else.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def divide(column: Bytes, rows: Places, left: Bytes, spare: Places) -> int:
 def best_number(
     sums: Numbers, total: Numbers, features: Places, missing_left: bool, min_rows: int, min_hessian: float, l2: float
 ) -> tuple[float, int, int]:
-    """The first of the splits of numbers that gain most: gain, place among `features`, bin; `sums` [3, features, bins]."""
+    """The first of the best splits of numbers: gain, place among `features`, bin; `sums` [3, features, bins]."""
     bins = sums.shape[2]
     gradient, hessian, rows = total[0], total[1], total[2]
     own = gradient * gradient / (hessian + l2)

@@ -1,9 +1,9 @@
 """What trees are grown to improve: a loss of scores, with its negative gradients and its hessians row by row.
 
 Scores are what trees add up to: log odds, logits of classes, numbers, logarithms of counts. A leaf moves its rows by
-rate · Σ gradient / (Σ hessian + l2), and both sums add up over parties. That holds for absolute and quantile loss too.
-LightGBM gives their leaves quantiles of residuals, which do not add up. Here their hessian is that of the quadratic that
-lies above the loss and touches it at the current score (Hunter and Lange, Quantile regression via an MM algorithm,
+rate · Σ gradient / (Σ hessian + l2), and both sums add up over parties. That holds for absolute and quantile loss too:
+LightGBM gives their leaves quantiles of residuals, which do not add up. Here their hessian is that of the quadratic
+that lies above the loss and touches it at the current score (Hunter and Lange, Quantile regression via an MM algorithm,
 2000), made flatter near the target, where it would hold a leaf back for longer than the rate already does.
 """
 
@@ -24,7 +24,7 @@ LEAST_HESSIAN = 1e-16
 CLOSE = 0.01
 """The gradient of absolute and quantile loss changes sign gradually, within about so many units of the target."""
 FLAT = 0.5
-"""Their hessian is that of a residual which is so many units larger: leaves then get as far in a round as LightGBM's."""
+"""Their hessian is that of a residual so many units larger: a leaf then gets as far in a round as LightGBM's."""
 SAFETY = 0.7
 """Poisson's hessian is e^0.7 times as large as it is, as in LightGBM: a rare count does not take a step too long."""
 
@@ -33,8 +33,8 @@ SAFETY = 0.7
 class Objective:
     """One kind of loss. `classes`: how many scores a row has, each with a tree a round.
 
-    `unit` is the size of a residual in absolute and quantile loss, which have no hessian of their own: `fitted` takes it
-    from the buyer's targets. `alpha` is the quantile.
+    `unit` is the size of a residual in absolute and quantile loss, which have no hessian of their own: `fitted` takes
+    it from the buyer's targets. `alpha` is the quantile.
     """
 
     kind: str
@@ -136,7 +136,8 @@ def _log_loss(_: Objective, scores: Numbers, y: Numbers) -> Numbers:
 
 def _log_shares(objective: Objective, y: Numbers, weight: Numbers) -> Numbers:
     shares = np.bincount(y.astype(np.intp), weight, objective.classes) / weight.sum()
-    return np.log(np.maximum(shares, 1e-6))
+    found: Numbers = np.log(np.maximum(shares, 1e-6))
+    return found
 
 
 def _of_softmax(objective: Objective, scores: Numbers, y: Numbers) -> Pair:
@@ -147,7 +148,8 @@ def _of_softmax(objective: Objective, scores: Numbers, y: Numbers) -> Pair:
 def _softmax_loss(objective: Objective, scores: Numbers, y: Numbers) -> Numbers:
     most = scores.max(-1)
     right = (y[:, None] == np.arange(objective.classes)).astype(np.float64)
-    return most + np.log(np.exp(scores - most[..., None]).sum(-1)) - (scores * right).sum(-1)
+    found: Numbers = most + np.log(np.exp(scores - most[..., None]).sum(-1)) - (scores * right).sum(-1)
+    return found
 
 
 def _mean(_: Objective, y: Numbers, weight: Numbers) -> float:

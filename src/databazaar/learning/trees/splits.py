@@ -16,48 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from databazaar.errors import BazaarError
 from databazaar.learning.trees import kernels
 from databazaar.learning.trees.bins import MISSING
+from databazaar.learning.trees.growth import Growth
 
 Numbers = NDArray[np.float64]
 G, H, N = range(3)
 CACHED = 2**15
 """Numbers of a kind that are worked on at once: they stay in a core's cache."""
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How trees grow. `leaves`: the most that a tree has, the best split first; `depth`: the longest way to a leaf, 0 for
-    any. `monotone`: for each feature 1 (the answer rises with it), −1 (falls) or 0; empty for none.
-
-    A feature with more than `few_categories` in a node could fit its noise. There each side of a split has
-    `category_rows` at least, groups of so many are moved across at once, and the gain is that with `category_l2` more.
-    """
-
-    rate: float = 0.1
-    leaves: int = 31
-    depth: int = 0
-    min_rows: int = 20
-    min_hessian: float = 1e-3
-    l2: float = 1.0
-    min_gain: float = 0.0
-    category_l2: float = 10.0
-    category_smoothing: float = 10.0
-    category_rows: int = 100
-    few_categories: int = 4
-    monotone: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        least = {"leaves": 2, "depth": 0, "min_rows": 1, "l2": 0, "min_gain": 0}
-        least |= {"category_l2": 0, "category_smoothing": 0, "category_rows": 1, "few_categories": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise BazaarError(f"{name} is {getattr(self, name)}: use {bound} or more")
-        if self.rate <= 0 or self.min_hessian <= 0:
-            raise BazaarError("rate and min_hessian must be above 0")
-        if not set(self.monotone) <= {-1, 0, 1}:
-            raise BazaarError("monotone has 1, -1 or 0 for each feature")
 
 
 @dataclass(frozen=True)
@@ -100,7 +66,7 @@ class Search:
         self._lacking = np.flatnonzero(~categorical & lacking)
         self._categories = np.flatnonzero(categorical)
         self._at_once = max(CACHED // (root[0].size or 1), 1)
-        self._signs = signs_of(growth, categorical)
+        self._signs = growth.signs(categorical)
 
     def best(
         self, sums: Sequence[Numbers], totals: Numbers, bounds: Sequence[tuple[float, float]]
@@ -241,23 +207,12 @@ def _of_number(gain: float, feature: int, bin_: int, missing_left: bool, below: 
     return Candidate(gain, feature, bin_, left, (below, total - below))
 
 
-def signs_of(growth: Growth, categorical: NDArray[np.bool_]) -> Numbers | None:
-    """1, −1 or 0 for each feature; None where no feature is monotone."""
-    if not any(growth.monotone):
-        return None
-    signs = np.array(growth.monotone, dtype=np.float64)
-    if len(signs) != len(categorical):
-        raise BazaarError(f"monotone has {len(signs)} numbers for {len(categorical)} features: give one of each")
-    if signs[categorical].any():
-        raise BazaarError("a category cannot be monotone: its codes have no order")
-    return signs
-
-
 def _square_over(gradient: Numbers, weight: Numbers) -> Numbers:
     """G² / (H + l2), in the memory of H + l2."""
     return np.divide(gradient * gradient, weight, out=weight)
 
 
-def _taken(sums: Numbers, value: Numbers, l2: float) -> Numbers:
+def _taken(sums: Numbers, value: Numbers, l2: float | Numbers) -> Numbers:
     """What a value takes from the quadratic: 2 G v − (H + l2) v²."""
-    return (2 * sums[:, G] - (sums[:, H] + l2) * value) * value
+    found: Numbers = (2 * sums[:, G] - (sums[:, H] + l2) * value) * value
+    return found

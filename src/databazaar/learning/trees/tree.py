@@ -21,7 +21,7 @@ FEW = 4_000
 
 @dataclass(frozen=True)
 class Tree:
-    """Splits in the order in which they were made, the root first. A child ≥ 0 is a split, another is leaf −child − 1."""
+    """Splits in the order in which they were made, the root first. A child c ≥ 0 is a split, others are leaf −c − 1."""
 
     feature: Places
     bin: Places
@@ -108,8 +108,8 @@ def part_predictions(grown: Grown | Sequence[Grown], binned: Binned) -> Numbers:
 def halfway_gains(utility: Callable[[Numbers], Numbers], scores: Numbers, parts: Numbers) -> Numbers:
     """Each part's gain when half of all parts' move has been made: U(m + part / 2) − U(m − part / 2) for all at once.
 
-    `scores` [rows, classes] before the move, `parts` [parties, rows, classes]; the utility takes [parties, rows, classes]
-    and gives [parties]. Of a quadratic utility the gains add up to what the move brings.
+    `scores` [rows, classes] before the move, `parts` [parties, rows, classes]; the utility takes
+    [parties, rows, classes] and gives [parties]. Of a quadratic utility the gains add up to what the move brings.
 
     >>> parts = np.array([[[1.0]], [[3.0]]])
     >>> halfway_gains(lambda scores: -((scores - 2.0) ** 2).mean((1, 2)), np.zeros((1, 1)), parts)
