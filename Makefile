@@ -11,7 +11,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 APT := DEBIAN_FRONTEND=noninteractive apt-get
 CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? 4 : n > 8 ? 8 : n)))
+# Two more than there are cores: many tests wait, for a deadline or for another process.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 6 ? 8 : n + 2)))
 PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?=
 # Tests write small files durably, thousands of times: in memory, where 8 GB of it are free, an fsync takes no time.
