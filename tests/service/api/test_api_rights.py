@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from fastapi.routing import iter_route_contexts
@@ -36,12 +34,8 @@ def made_market(make_market: MakeMarket) -> WebMarket:
 @pytest.fixture
 def used_market(made_market: WebMarket) -> Iterator[WebMarket]:
     """Each test finds it as it was made, whatever others have done in it before."""
-    path = made_market.database.engine.url.database
-    assert path is not None
-    with closing(sqlite3.connect(path)) as used, closing(sqlite3.connect(":memory:")) as kept:
-        used.backup(kept)
-        yield made_market
-        kept.backup(used)
+    with made_market.put_back() as market:
+        yield market
 
 
 def rows_of(market: WebMarket) -> dict[str, int]:
