@@ -195,6 +195,18 @@ def test_a_round_of_one_draw_may_be_reserved_in_full() -> None:
         _ = Notary().due
 
 
+def test_a_run_that_was_closed_before_its_first_round_names_any_scores() -> None:
+    """The budget pays for nobody. There is no round that the close could be compared with."""
+    book = RuleBook.of(replace(rules().terms, budget=1))
+    ledger, state = Ledger(book), book.start()
+    stopped = book.stopped(ledger.book)
+    assert stopped is not None
+    ledger.close(stopped, standing(0, state))
+    audit = audit_entries(tuple(ledger.store.entries()))
+    assert audit.ok and audit.closed and (audit.rounds, audit.entries) == (0, 2)
+    assert audit.closing["refunded"] == 1
+
+
 NOT_CHAINED = "its hash does not follow from its content and the entries before it"
 
 

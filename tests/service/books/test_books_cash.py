@@ -158,6 +158,13 @@ def test_an_amount_is_a_number_of_minor_units(sqlite_database: Database, manual:
             cash.request(session, acme, manual, "deposit", amount)
 
 
+def test_an_amount_may_be_as_large_as_the_bound(sqlite_database: Database, manual: Settings) -> None:
+    with sqlite_database.begin() as session:
+        acme = join(session, "acme")
+        for amount in (1, 10**15):
+            assert cash.request(session, acme, manual, "deposit", amount).amount == amount
+
+
 def test_texts_have_an_end(sqlite_database: Database, manual: Settings) -> None:
     with sqlite_database.begin() as session:
         house = join(session, "house", operates=True)

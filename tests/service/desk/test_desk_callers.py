@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import update
 
 from databazaar.learning.asked_rows import LEAST_ROWS
-from databazaar.service.caller import SCOPES, Caller, allowed_scopes
-from databazaar.service.database.tables import Organisation
-from databazaar.service.errors import DeniedError
+from databazaar.service.caller import SCOPES, Caller, allowed_scopes, own_row
+from databazaar.service.database.tables import Offer, Organisation
+from databazaar.service.errors import DeniedError, MissingError
 from databazaar.service.lifecycle import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
 from databazaar.service.policy import Policy
+from desk_market import DeskMarket
 
 ROLES = list(itertools.product([False, True], repeat=3))
 EVERY = frozenset({"read", "jobs", "offers", "money", "operate"})
@@ -66,6 +68,19 @@ def test_a_deed_needs_the_role_and_the_right(roles: tuple[bool, bool, bool], wit
     assert allows(caller.require_provider) == (provides and without != "offers")
     for scope in SCOPES:
         assert allows(lambda scope=scope: caller.require(scope)) == (scope != without)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("lock", [False, True])
+def test_a_row_is_its_organisations_alone_and_as_it_is_now_if_it_is_locked(small: DeskMarket, lock: bool) -> None:
+    with small.database.begin() as session:
+        north, south = (small.offer(session, slug) for slug in ("north", "south"))
+        session.execute(update(Offer).values(name="New"), execution_options={"synchronize_session": False})
+        assert own_row(session, small["south"], Offer, south.id, "none", lock) is south
+        assert own_row(session, small["north"], Offer, north.id, "none", lock) is north
+        assert north.name == ("New" if lock else "Sales of north")
+        for caller, id in (("south", north.id), ("buyer", north.id), ("hub", north.id), ("north", "0" * 32)):
+            with pytest.raises(MissingError, match="^none$"):
+                own_row(session, small[caller], Offer, id, "none", lock)
 
 
 FINE: dict[str, list[Any]] = {
