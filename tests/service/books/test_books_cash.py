@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from sqlalchemy import update
 
 from databazaar.registry import MissingRuleError
 from databazaar.service import cash, journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import CashRecord
+from databazaar.service.database.tables import CashRecord, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
 from databazaar.service.settings import Settings
 from small_books import close, deposit, fund, join, new_job
@@ -91,6 +93,23 @@ def test_never_more_than_there_is(database: Database, people: People, manual: Se
             balances == [0, 0, 0] == [cash.available(session, "bank"), cash.available(session, "acme", "withdraw"), 0]
         )
         assert journal.audit(session).ok
+
+
+def test_what_others_have_asked_for_is_theirs(database: Database, people: People, manual: Settings) -> None:
+    with database.begin() as session:
+        cash.request(session, people.acme, manual, "withdraw", 10)
+        cash.request(session, people.bank, manual, "payout", 20)
+        left = [cash.available(session, slug, kind) for slug in ("acme", "bank") for kind in ("withdraw", "payout")]  # type: ignore[arg-type]
+        assert left == [140, 0, 0, 30]
+
+
+def test_a_record_is_decided_as_it_is_now(database: Database, people: People, manual: Settings) -> None:
+    """Not as this session has read it before."""
+    with database.begin() as session:
+        record = cash.request(session, people.acme, manual, "deposit", 5)
+        session.execute(update(CashRecord).values(state="refused"), execution_options={"synchronize_session": False})
+        with pytest.raises(ConflictError, match="was refused"):
+            cash.confirm(session, people.house, record.id)
 
 
 def test_cash_that_was_spent_meanwhile_is_not_paid_back(database: Database, people: People, manual: Settings) -> None:
@@ -213,3 +232,18 @@ def test_records_are_ones_own_the_newest_first_and_of_one_state(
         assert [one.id for one in cash.records(session, people.acme, "requested")] == [second.id]
         assert [one.id for one in cash.records(session, people.house, "done")] == [first.id]
         assert not cash.records(session, people.bank, "refused")
+
+
+def test_the_newest_of_many_records_are_shown(
+    sqlite_database: Database, manual: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one moment in the order of their ids, which is not that in which they were made."""
+    with sqlite_database.begin() as session:
+        house, moment = join(session, "house", operates=True), now()
+        for id, age in (("d", 2), ("c", 2), ("b", 3), ("e", 1)):
+            record = cash.request(session, house, manual, "deposit", 1)
+            record.id, record.created_at = id * 32, moment - dt.timedelta(hours=age)
+        session.flush()
+        assert [one.id[0] for one in cash.records(session, house)] == ["e", "c", "d", "b"]
+        monkeypatch.setattr(cash, "MOST_RECORDS", 3)
+        assert [one.id[0] for one in cash.records(session, house)] == ["e", "c", "d"]
