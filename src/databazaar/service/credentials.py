@@ -113,7 +113,7 @@ def link_for(session: Session, person: Person) -> str:
 def revoke_of(session: Session, person_id: str, *kinds: str, but: str | None = None) -> None:
     """Ends all tokens of these kinds that a person has, `but` the one with this id."""
     theirs = update(Token).where(Token.person_id == person_id, Token.kind.in_(kinds), Token.revoked_at.is_(None))
-    session.execute(theirs.where(Token.id != (but or "")).values(revoked_at=now()))
+    session.execute(theirs.where(Token.id.is_distinct_from(but)).values(revoked_at=now()))
 
 
 def redeem_link(session: Session, secret: str) -> Signed:

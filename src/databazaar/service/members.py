@@ -35,7 +35,7 @@ def create_market(session: Session, name: str, currency: str, decimals: int = 2)
 
 
 def market(session: Session, lock: bool = False) -> Market:
-    found = session.get(Market, 1, with_for_update=lock or None)
+    found = session.get(Market, 1, with_for_update=lock)
     if found is None:
         raise MissingError(
             "there is no market in this database yet: make it with `bazaar serve operator EMAIL --market NAME`"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from argon2 import PasswordHasher
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from databazaar.service import credentials, members
 from databazaar.service.credentials import digest_of, new_token
@@ -189,6 +189,58 @@ def test_a_new_password_ends_the_persons_other_sessions_and_links_and_nothing_el
                     credentials.set_password(session, buyer, "x" * length)
         with pytest.raises(DeniedError):
             credentials.set_password(session, replace(buyer, person_id=None), "x" * 12)
+
+
+def test_a_link_lets_its_person_in_once_and_leaves_those_of_others(small: DeskMarket) -> None:
+    hub, buyer, rival = small["hub"], small["buyer"], small["rival"]
+    with small.database.begin() as session:
+        theirs = credentials.issue_link(session, hub, rival.person_id or "")
+        before = now()
+        first, second = (credentials.issue_link(session, buyer, buyer.person_id or "") for _ in range(2))
+        link = session.scalars(select(Token).where(Token.digest == digest_of(second))).one()
+        week = dt.timedelta(days=7)
+        assert before + week - SECOND <= link.expires_at <= now() + week + SECOND
+        assert (link.kind, link.scopes, link.person_id) == ("link", [], buyer.person_id)
+        with pytest.raises(UnknownCallerError, match="was used before, has expired"):
+            credentials.redeem_link(session, first)
+        signed = credentials.redeem_link(session, second)
+        assert (signed.caller.slug, signed.caller.person_id) == ("buyer", buyer.person_id)
+        session.refresh(link)
+        assert link.used_at is not None
+        own = session.get_one(Token, signed.caller.token_id)
+        half = dt.timedelta(hours=12)
+        assert own.kind == "session" and before + half - SECOND <= own.expires_at <= now() + half + SECOND
+        assert credentials.redeem_link(session, theirs).caller.slug == "rival"
+
+
+@pytest.mark.parametrize("spoilt", [{"used_at": now()}, {"revoked_at": now()}, {"expires_at": now()}, {"kind": "api"}])
+def test_a_link_that_was_spoilt_lets_nobody_in(small: DeskMarket, spoilt: dict[str, object]) -> None:
+    with small.database.begin() as session:
+        secret = credentials.issue_link(session, small["buyer"], small["buyer"].person_id or "")
+        session.execute(update(Token).where(Token.digest == digest_of(secret)).values(**spoilt))
+        with pytest.raises(UnknownCallerError, match="was used before, has expired"):
+            credentials.redeem_link(session, secret)
+
+
+@pytest.mark.parametrize("who", ["person", "organisation"])
+def test_who_is_shut_out_signs_in_by_nothing(small: DeskMarket, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        credentials.set_password(session, buyer, "correct horse battery")
+        link = credentials.issue_link(session, buyer, buyer.person_id or "")
+        if who == "person":
+            session.get_one(Person, buyer.person_id).disabled_at = now()
+        else:
+            session.get_one(Organisation, buyer.organisation_id).suspended_at = now()
+        session.flush()
+        for attempt in (
+            lambda: credentials.redeem_link(session, link),
+            lambda: credentials.sign_in(session, "ann@buyer.example", "correct horse battery"),
+            lambda: credentials.sign_in_vouched(session, "ann@buyer.example"),
+        ):
+            with pytest.raises(UnknownCallerError):
+                attempt()
 
 
 def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
