@@ -201,7 +201,7 @@ def test_mutants_of_a_toy_are_tried(tmp_path: Path) -> None:
     program = (
         f"import sys, json; sys.path.insert(0, {str(ROOT / 'tests' / 'helpers')!r})\n"
         "from pathlib import Path\nimport mutant_runs\nfrom mutant_runs import Plan, tried\n"
-        "mutant_runs.WAITS, mutant_runs.LEAST_COMPUTED = 2.0, 0.01\n"
+        "mutant_runs.WAITS, mutant_runs.LEAST_BUSY = 2.0, 0.2\n"
         "plan, ends = Plan(Path.cwd(), 'src/toy', ['tests'], ['till.py', 'more.py']), {}\n"
         "tried(plan, plan.mutants(), lambda mutant, end: ends.update({f'{mutant.function}: {mutant.after}': end}))\n"
         "Path('ends.json').write_text(json.dumps(ends))\n"

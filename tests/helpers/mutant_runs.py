@@ -20,6 +20,7 @@ import time
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -39,8 +40,8 @@ MOST_SECONDS = 4.0
 """Where tests take longer than this together, without a mutant, only the cheapest of them are tried on one."""
 PROBES = 8
 """So many of the cheapest tests come first; then the others, file by file, so that they share their fixtures."""
-WAITS, LEAST_COMPUTED = 60.0, 3.0
-"""A process that computes less than this in so many seconds only waits: it is ended. A busy machine gives it more."""
+WAITS, LEAST_BUSY = 60.0, 15.0
+"""A process that in so many seconds neither computes nor waits for a processor for this long is ended."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +155,23 @@ def _forked(work: Callable[[], int], seconds: float = 0.0) -> str:
     return _ENDS.get(os.WEXITSTATUS(status), UNTRIED)
 
 
+def _busy() -> float:
+    """The seconds of this process's threads, with those in which others had the processor, where the system tells."""
+    total = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # it has ended meanwhile
+            computed, queued, _ = thread.read_text().split()
+            total += int(computed) + int(queued)
+    return total / 1e9 or time.process_time()
+
+
 def _end_where_it_waits() -> None:
-    computed = time.process_time()
+    busy = _busy()
 
     def look(*_: object) -> None:
-        nonlocal computed
-        before, computed = computed, time.process_time()
-        if computed - before < LEAST_COMPUTED:
+        nonlocal busy
+        before, busy = busy, _busy()
+        if busy - before < LEAST_BUSY:
             os.kill(os.getpid(), signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, look)

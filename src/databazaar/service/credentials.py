@@ -215,7 +215,6 @@ def revoke_token(session: Session, caller: Caller, token_id: str) -> Token:
     if caller.person_id is None and not caller.sees_all and token.id != caller.token_id:
         raise DeniedError("a token revokes itself alone: sign in to revoke others")
     token.revoked_at = token.revoked_at or now()
-    session.flush()
     return token
 
 
@@ -231,7 +230,6 @@ def sign_out(session: Session, caller: Caller) -> None:
     token = session.get(Token, caller.token_id) if caller.token_id is not None else None
     if token is not None:
         token.revoked_at = token.revoked_at or now()
-        session.flush()
 
 
 LEAST, LONGEST = 12, 200
@@ -247,7 +245,6 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
         raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one", place="password")
     person.password = _HASHER.hash(password)
     revoke_of(session, person.id, "link", "session", but=caller.token_id)
-    session.flush()
 
 
 def kept_password(session: Session, email: str) -> str | None:
