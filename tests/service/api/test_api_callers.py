@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 from fastapi import Request, Response
+from starlette.exceptions import HTTPException
 
 from databazaar.service.errors import DeniedError
 from databazaar.service.http.cookies import SESSION, cookie_name, delete_cookie, set_cookie
 from databazaar.service.http.security import (
+    HEADERS,
     SAFE,
     Credentials,
     credentials_of,
     csrf_of,
     csrf_token,
+    headers_of,
+    refuse_foreign,
     require_csrf,
 )
 from databazaar.service.settings import Settings
@@ -66,6 +70,86 @@ def test_a_secret_is_not_shown() -> None:
     assert repr(Credentials("abc", "api")) == "Credentials(kind='api')"
     assert csrf_token("abc") == hmac.new(b"abc", b"databazaar: forms", "sha256").hexdigest()
     assert frozenset({"GET", "HEAD", "OPTIONS"}) == SAFE
+
+
+OWN = {"host": "market.example"}
+
+
+def refusal(
+    method: str, headers: dict[str, str], *, path: str = "/v1/me", address: str = "https://Market.example"
+) -> int:
+    """The status that a request is refused with, or 0."""
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    try:
+        refuse_foreign(
+            {"type": "http", "method": method, "path": path, "headers": named},
+            Settings(Path("nowhere"), address=address),
+        )
+    except HTTPException as refused:
+        return refused.status_code
+    return 0
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("headers", "fine"),
+    [
+        (OWN, True),
+        ({"host": "MARKET.example"}, True),
+        ({"host": "market.example:8000"}, False),
+        ({"host": "evil.example"}, False),
+        ({"host": ""}, False),
+        ({}, False),
+    ],
+)
+def test_a_request_is_for_this_host_whatever_it_asks(headers: dict[str, str], fine: bool, method: str) -> None:
+    assert refusal(method, headers) == (0 if fine else 421)
+    assert refusal(method, headers, path="/healthz") == 0
+    assert refusal(method, headers, path="/healthz/x") == (0 if fine else 421)
+
+
+@pytest.mark.parametrize(
+    ("headers", "fine"),
+    [
+        ({}, True),
+        ({"origin": "null"}, True),
+        ({"origin": "NULL"}, True),
+        ({"origin": "https://market.example"}, True),
+        ({"origin": "https://MARKET.example"}, True),
+        ({"origin": "http://market.example"}, False),
+        ({"origin": "https://evil.example"}, False),
+        ({"origin": "https://evil.example", "authorization": "Bearer abc"}, True),
+        ({"sec_fetch_site": "same-origin"}, True),
+        ({"sec_fetch_site": "none"}, True),
+        ({"sec_fetch_site": "same-site"}, False),
+        ({"sec_fetch_site": "cross-site"}, False),
+        ({"sec_fetch_site": ""}, False),
+        ({"sec_fetch_site": "same-origin", "origin": "https://evil.example"}, True),
+        ({"sec_fetch_site": "cross-site", "origin": "https://market.example"}, False),
+    ],
+)
+def test_a_post_is_of_the_hubs_own_page_or_of_a_program(headers: dict[str, str], fine: bool) -> None:
+    for method in ("POST", "DELETE", "PUT"):
+        assert refusal(method, OWN | headers) == (0 if fine else 403)
+    for method in SAFE:
+        assert refusal(method, OWN | headers) == 0
+
+
+def test_what_every_answer_carries() -> None:
+    assert HEADERS == {
+        "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+        "Cache-Control": "no-store",
+    }
+    assert headers_of(Settings(Path("nowhere"))) == HEADERS
+    secure = headers_of(Settings(Path("nowhere"), secure=True))
+    assert secure == HEADERS | {"Strict-Transport-Security": "max-age=31536000"}
 
 
 FORM = "application/x-www-form-urlencoded"

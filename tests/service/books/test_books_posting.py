@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import JournalHead
 from databazaar.service.errors import ConflictError, DeniedError
 from databazaar.service.journal import JournalError
 from small_books import close, deposit, fund, join, new_job
@@ -57,6 +59,15 @@ def test_the_same_again_is_the_same_entry(market: Database) -> None:
         close(session, "acme", "j1", 100, {"bank": 61})
     with market.read() as session:
         assert journal.balance(session, "earned:bank") == 60 and journal.audit(session).entries == 3
+
+
+def test_an_entry_follows_the_one_that_is_the_last_now(market: Database) -> None:
+    """Not the one that this session has read before."""
+    with market.begin() as session:
+        head = journal.lock(session)
+        was = head.hash
+        session.execute(update(JournalHead).values(hash="0" * 64), execution_options={"synchronize_session": False})
+        assert head.hash == was and journal.lock(session) is head and head.hash == "0" * 64
 
 
 def test_several_entries_of_one_transaction_follow_each_other(market: Database) -> None:

@@ -271,6 +271,10 @@ def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -
         for asking, whose in ((program, hub), (replace(buyer, person_id=None), buyer)):
             with pytest.raises(DeniedError, match="only a person who has signed in"):
                 credentials.own_person(session, asking, whose.person_id or "")
+        second = members.make_operator(session, "Second", "second", "bo@second.example").person
+        assert credentials.own_person(session, hub, second.id) is second
+        with pytest.raises(DeniedError, match="only a person who has signed in"):
+            credentials.own_person(session, program, second.id)
         with pytest.raises(DeniedError, match="'operate'"):
             credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
 
