@@ -140,8 +140,8 @@ def redeem_link(session: Session, secret: str) -> Signed:
 
 def signed_in(session: Session, person: Person, otherwise: str) -> Signed:
     """A new session for somebody who has shown who they are; `otherwise` is said to those who are shut out."""
-    organisation = session.get(Organisation, person.organisation_id)
-    if organisation is None or organisation.suspended_at is not None or person.disabled_at is not None:
+    organisation = session.get_one(Organisation, person.organisation_id)
+    if organisation.suspended_at is not None or person.disabled_at is not None:
         raise UnknownCallerError(otherwise)
     token, secret = new_token(session, organisation.id, person.id, "session", SESSION, [])
     return Signed(Caller.of(organisation, person_id=person.id, token_id=token.id), secret)
@@ -182,8 +182,7 @@ def issue_token(
     """A new API token and its secret, which is shown this once. A person who has signed in makes it for their own
     organisation, with no more rights than it has; the operator for any. A token makes no tokens."""
     organisation = _whose(session, caller, organisation_id)
-    unknown = sorted(set(scopes) - set(SCOPES))
-    if unknown or not scopes:
+    if not scopes or set(scopes) - set(SCOPES):
         said = f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them"
         raise InvalidError(said, place="scopes")
     allowed = allowed_scopes(organisation.operates, organisation.consumes, organisation.provides)

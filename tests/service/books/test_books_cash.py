@@ -87,7 +87,7 @@ def test_never_more_than_there_is(database: Database, people: People, manual: Se
             cash.request(session, people.bank, manual, "withdraw", 1)
         cash.request(session, people.acme, manual, "withdraw", 150)
         for record in cash.records(session, people.house, state="requested"):
-            cash.confirm(session, people.house, record.id)
+            assert cash.confirm(session, people.house, record.id).reference == ""
         balances = [journal.balance(session, name) for name in ("earned:bank", "cash:acme", "outside")]
         assert (
             balances == [0, 0, 0] == [cash.available(session, "bank"), cash.available(session, "acme", "withdraw"), 0]

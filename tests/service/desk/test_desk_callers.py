@@ -13,9 +13,9 @@ from sqlalchemy import update
 from databazaar.learning.asked_rows import LEAST_ROWS
 from databazaar.service.caller import SCOPES, Caller, allowed_scopes, own_row
 from databazaar.service.database.tables import Offer, Organisation
-from databazaar.service.errors import DeniedError, MissingError
+from databazaar.service.errors import DeniedError, InvalidError, MissingError
 from databazaar.service.lifecycle import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
-from databazaar.service.policy import Policy
+from databazaar.service.policy import Policy, read_policy
 from desk_market import DeskMarket
 
 ROLES = list(itertools.product([False, True], repeat=3))
@@ -122,6 +122,36 @@ def test_a_policy_keeps_what_is_within_its_bounds(field: str, value: Any) -> Non
 def test_a_policy_refuses_what_is_beyond_its_bounds(field: str, value: Any) -> None:
     with pytest.raises(ValidationError):
         Policy(**{"price": 5, field: value})
+
+
+def refused(given: Any) -> tuple[str, str | None]:
+    """What is said of a policy, and the field that it is said of."""
+    with pytest.raises(InvalidError) as found:
+        read_policy(given)
+    return str(found.value), found.value.place
+
+
+def test_a_policy_names_at_most_a_thousand_consumers_by_their_slugs() -> None:
+    several = [f"c{number}" for number in range(1000)]
+    assert read_policy({"price": 5, "consumers": several}).consumers == tuple(several)
+    said, place = refused({"price": 5, "consumers": [*several, "more"]})
+    assert "names more than 1,000: leave it out to allow all" in said and place == "consumers"
+    assert read_policy({"price": 5, "consumers": ["a" * 40]}).consumers == ("a" * 40,)
+    for wrong in ("a" * 41, "Acme", ""):
+        said, place = refused({"price": 5, "consumers": ["acme", wrong]})
+        assert said.startswith("policy: consumers[1] = ") and "at most 40 small letters" in said
+        assert place == "consumers"
+
+
+def test_the_first_thing_that_is_wrong_with_a_policy_is_told_with_its_field() -> None:
+    said, place = refused({"price": 0, "days_to_decide": 0})
+    assert said.startswith("policy: price: ") and said.endswith(": correct it") and place == "price"
+    said, place = refused({"price": 5, "models": ["logistic", "else"]})
+    assert said.startswith("policy: models.1: ") and place == "models"
+    said, place = refused([])
+    assert said.startswith("policy: policy: ") and place == ""
+    said, place = refused({"price": 5, "x" * 70: 1})
+    assert said.startswith(f"policy: {'x' * 60}: ") and place == "x" * 70
 
 
 def test_a_policy_that_says_nothing_but_its_price_asks_its_owner_within_two_weeks() -> None:

@@ -37,6 +37,38 @@ def test_a_token_holds_as_long_as_was_asked_and_keeps_no_secret(small: DeskMarke
             credentials.issue_token(session, small["buyer"], label="x", scopes=["read", "fly"], days=1)
 
 
+def test_a_token_holds_for_three_months_unless_something_else_is_asked(small: DeskMarket) -> None:
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        before = now()
+        token, _ = credentials.issue_token(session, buyer, label="ci", scopes=["read"])
+        lasting = token.expires_at - dt.timedelta(days=90)
+        assert before - SECOND <= lasting <= now() + SECOND
+        assert new_token(session, buyer.organisation_id, None, "api", SECOND, [])[0].label == ""
+        for scopes in ([], ["fly"]):
+            with pytest.raises(InvalidError, match="must name some of") as refused:
+                credentials.issue_token(session, buyer, label="ci", scopes=scopes)
+            assert refused.value.place == "scopes"
+
+
+def test_a_secret_holds_up_to_the_moment_at_which_it_expires(
+    small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small.database.begin() as session:
+        token, secret = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=1)
+        link = credentials.issue_link(session, small["buyer"], small["buyer"].person_id or "")
+        ends = session.scalars(select(Token.expires_at).where(Token.digest == digest_of(link))).one()
+        for attempt, moment in (
+            (lambda: credentials.caller_of(session, secret, "api"), token.expires_at),
+            (lambda: credentials.redeem_link(session, link), ends),
+        ):
+            monkeypatch.setattr(credentials, "now", lambda moment=moment: moment)
+            with pytest.raises(UnknownCallerError):
+                attempt()
+            monkeypatch.setattr(credentials, "now", lambda moment=moment: moment - dt.timedelta(microseconds=1))
+            attempt()
+
+
 def test_a_digest_is_the_sha_256_of_any_text() -> None:
     assert digest_of("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert len(digest_of("\ud800")) == 64
