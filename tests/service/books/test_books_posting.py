@@ -102,6 +102,7 @@ def test_what_is_refused_leaves_nothing_even_if_the_transaction_goes_on(market: 
         ("deposit", "deposit:2", "j1", {"outside": -1, "cash:acme": 1}, "its key 'deposit:2' is not one of a deposit"),
         ("close", "close:j2", "j1", {"escrow:j1": -100, "fees": 100}, "its key 'close:j2' is not that of job j1"),
         ("close", "close:j1", "j1", {"escrow:j1": -99, "fees": 99}, "it would leave 1 in the escrow"),
+        ("close", "close:j1", "j1", {"escrow:j1": -1, "fees": 1}, "it would leave 99 in the escrow"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "cash:bank": 100}, "between two organisations' cash"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "fees": 99}, "sum to -1, and not to zero"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "outside": 100}, "a close brings nothing to outside"),

@@ -169,6 +169,10 @@ def test_tokens_are_listed_the_newest_first_and_sessions_are_not(small: DeskMark
             token.created_at = now() - dt.timedelta(hours=(2, 0, 1)[age])
         session.flush()
         assert [token.label for token in credentials.tokens(session, buyer)] == ["b", "c", "a"]
+        for id, token in zip("zyx", made, strict=True):
+            token.id, token.created_at = id * 32, made[0].created_at
+        session.flush()
+        assert [token.label for token in credentials.tokens(session, buyer)] == ["c", "b", "a"]
         assert credentials.tokens(session, small["rival"]) == []
         with pytest.raises(DeniedError):
             credentials.tokens(session, replace(buyer, scopes=frozenset({"jobs"})))
