@@ -18,6 +18,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import CashRecord, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
 from databazaar.service.settings import Settings
+from row_locks import row_locks
 from small_books import close, deposit, fund, join, new_job
 
 
@@ -140,6 +141,20 @@ def test_two_who_ask_at_once_do_not_both_get_the_last(database: Database, people
     for thread in threads:
         thread.join()
     assert sorted(answers) == ["asked", "too late", "too late", "too late"]
+
+
+def test_what_is_asked_for_and_what_is_decided_is_locked(database: Database, people: People, manual: Settings) -> None:
+    """So that of two at once the second sees what the first has done."""
+    with database.begin() as session:
+        with row_locks(session) as locked:
+            cash.request(session, people.acme, manual, "deposit", 5)
+        assert locked == []
+        with row_locks(session) as locked:
+            record = cash.request(session, people.acme, manual, "withdraw", 5)
+        assert locked == ["journal_head"]
+        with row_locks(session) as locked:
+            cash.confirm(session, people.house, record.id)
+        assert locked == ["cash_records", "journal_head"]
 
 
 def test_the_test_cashier_pays_at_once(database: Database, people: People, settings: Settings) -> None:

@@ -14,6 +14,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import JournalHead
 from databazaar.service.errors import ConflictError, DeniedError
 from databazaar.service.journal import JournalError
+from row_locks import row_locks
 from small_books import close, deposit, fund, join, new_job
 
 
@@ -67,7 +68,18 @@ def test_an_entry_follows_the_one_that_is_the_last_now(market: Database) -> None
         head = journal.lock(session)
         was = head.hash
         session.execute(update(JournalHead).values(hash="0" * 64), execution_options={"synchronize_session": False})
-        assert head.hash == was and journal.lock(session) is head and head.hash == "0" * 64
+        with row_locks(session) as locked:
+            assert head.hash == was and journal.lock(session) is head and head.hash == "0" * 64
+        assert locked == ["journal_head"]
+
+
+def test_nobody_writes_while_the_journal_is_read_by_who_may_write(market: Database) -> None:
+    with market.begin() as session, row_locks(session) as locked:
+        assert len(list(journal.stored(session))) == 2
+        assert locked == ["journal_head"]
+    with market.read() as session, row_locks(session) as locked:
+        assert len(list(journal.stored(session))) == 2
+        assert locked == []
 
 
 def test_several_entries_of_one_transaction_follow_each_other(market: Database) -> None:

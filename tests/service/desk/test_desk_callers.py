@@ -17,6 +17,7 @@ from databazaar.service.errors import DeniedError, InvalidError, MissingError
 from databazaar.service.lifecycle import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
 from databazaar.service.policy import Policy, read_policy
 from desk_market import DeskMarket
+from row_locks import row_locks
 
 ROLES = list(itertools.product([False, True], repeat=3))
 EVERY = frozenset({"read", "jobs", "offers", "money", "operate"})
@@ -75,8 +76,13 @@ def test_a_row_is_its_organisations_alone_and_as_it_is_now_if_it_is_locked(small
     with small.database.begin() as session:
         north, south = (small.offer(session, slug) for slug in ("north", "south"))
         session.execute(update(Offer).values(name="New"), execution_options={"synchronize_session": False})
-        assert own_row(session, small["south"], Offer, south.id, "none", lock) is south
-        assert own_row(session, small["north"], Offer, north.id, "none", lock) is north
+        with row_locks(session) as locked:
+            assert own_row(session, small["south"], Offer, south.id, "none", lock) is south
+            assert own_row(session, small["north"], Offer, north.id, "none", lock) is north
+        assert locked == ["offers", "offers"] * lock
+        with row_locks(session) as locked:
+            own_row(session, small["south"], Offer, south.id, "none")
+        assert locked == []
         assert north.name == ("New" if lock else "Sales of north")
         for caller, id in (("south", north.id), ("buyer", north.id), ("hub", north.id), ("north", "0" * 32)):
             with pytest.raises(MissingError, match="none"):

@@ -17,6 +17,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Market, Organisation, Person, Token, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, UnknownCallerError
 from desk_market import DeskMarket
+from row_locks import row_locks
 
 HOUR = dt.timedelta(hours=1)
 
@@ -46,7 +47,11 @@ def test_a_currency_has_none_to_four_decimals(sqlite_database: Database, decimal
             return
         made = members.create_market(session, " Harbour ", "EUR", decimals)
         assert (made.id, made.name, made.currency, made.decimals) == (1, "Harbour", "EUR", decimals)
-        assert members.market(session) is made is members.market(session, lock=True)
+        with row_locks(session) as locked:
+            assert members.market(session) is made
+            assert locked == []
+            assert members.market(session, lock=True) is made
+        assert locked == ["market"]
         assert members.currency_of(session).decimals == decimals
 
 
@@ -256,6 +261,8 @@ def test_one_operator_is_left_that_is_not_suspended(small: DeskMarket) -> None:
         with pytest.raises(ConflictError, match="this is the last operator"):
             members.suspend(session, hub, hub.organisation_id)
         members.restore(session, hub, second.id)
-        assert members.suspend(session, hub, hub.organisation_id).suspended_at is not None
+        with row_locks(session) as locked:
+            assert members.suspend(session, hub, hub.organisation_id).suspended_at is not None
+        assert locked == ["organisations"]
         with pytest.raises(ConflictError, match="this is the last operator"):
             members.suspend(session, hub, second.id)

@@ -26,6 +26,7 @@ from databazaar.service.lifecycle import (
     stays,
     tell_parties,
 )
+from row_locks import row_locks
 from small_books import join, new_job
 
 SILENT: Any = {"synchronize_session": False}
@@ -72,7 +73,9 @@ def deal(sqlite_database: Database) -> Iterator[Deal]:
 def test_a_job_is_locked_as_it_is_now(deal: Deal) -> None:
     deal.session.execute(update(Job).values(state="submitted"), execution_options=SILENT)
     assert deal.job.state == "draft"
-    assert locked_job(deal.session, "j1") is deal.job and deal.job.state == "submitted"
+    with row_locks(deal.session) as locked:
+        assert locked_job(deal.session, "j1") is deal.job and deal.job.state == "submitted"
+    assert locked == ["jobs"]
     with pytest.raises(MissingError, match="there is no such job"):
         locked_job(deal.session, "j2")
 
@@ -86,8 +89,11 @@ def test_contracts_stand_in_the_order_in_which_their_offers_were_chosen(deal: De
         assert contracts_of(deal.session, deal.job) == expected
     assert contracts_of(deal.session, deal.session.get_one(Job, "j2")) == []
     deal.session.execute(update(Contract).values(state="agreed"), execution_options=SILENT)
-    assert {one.state for one in contracts_of(deal.session, deal.job)} == {"requested"}
-    assert {one.state for one in contracts_of(deal.session, deal.job, lock=True)} == {"agreed"}
+    with row_locks(deal.session) as locked:
+        assert {one.state for one in contracts_of(deal.session, deal.job)} == {"requested"}
+        assert locked == []
+        assert {one.state for one in contracts_of(deal.session, deal.job, lock=True)} == {"agreed"}
+    assert locked == ["contracts"]
 
 
 def test_a_job_enters_states_that_may_follow_and_each_is_an_event(deal: Deal) -> None:
