@@ -142,7 +142,9 @@ def test_the_contracts_of_a_job_end_with_it(deal: Deal, state: JobState) -> None
     enter_contract(deal.session, first, ContractState.REFUSED, "no")
     enter(deal.session, deal.job, JobState.SUBMITTED)
     assert (second.state, first.state, second.ended_at) == ("requested", "refused", None)
-    enter(deal.session, deal.job, state, WORDS)
+    with row_locks(deal.session) as locked:
+        enter(deal.session, deal.job, state, WORDS)
+    assert locked == ["contracts"]
     assert (second.state, first.state) == ("ended", "refused")
     assert second.ended_at is not None and first.ended_at is None
     assert (deal.job.reason, deal.job.reason_code) == ("the weather turned", "own-words")

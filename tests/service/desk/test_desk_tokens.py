@@ -290,6 +290,11 @@ def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (hasher.hash("other"), "no hash"):
         with pytest.raises(UnknownCallerError):
             credentials.check_password(wrong, "known")
+    longest = hasher.hash("x" * 200)
+    credentials.check_password(longest, "x" * 200)
+    for length in (199, 201):
+        with pytest.raises(UnknownCallerError):
+            credentials.check_password(longest, "x" * length)
 
 
 def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -> None:
