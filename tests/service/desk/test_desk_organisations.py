@@ -168,11 +168,11 @@ def test_organisations_are_listed_the_oldest_first_and_are_ones_own(small: DeskM
     hub, buyer = small["hub"], small["buyer"]
     with small.database.begin() as session:
         moment = now()
-        for slug, age in (("buyer", 1), ("hub", 3), ("north", 2), ("rival", 3), ("south", 3)):
+        for slug, age in (("buyer", 2), ("hub", 2), ("north", 3), ("rival", 3), ("south", 1)):
             session.get_one(Organisation, small[slug].organisation_id).created_at = moment - age * HOUR
         session.flush()
         listed = [one.slug for one in members.organisations(session, hub)]
-        assert listed == ["hub", "rival", "south", "north", "buyer"]
+        assert listed == ["north", "rival", "buyer", "hub", "south"]
         for caller in (buyer, weak(hub, "read")):
             assert [one.slug for one in members.organisations(session, caller)] == [caller.slug]
         with pytest.raises(DeniedError, match="'read'"):
