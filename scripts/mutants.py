@@ -28,7 +28,6 @@ from mutant_runs import ENDLESS, KILLED, Plan, tried  # noqa: E402
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 LAST = ROOT / "build" / "mutants.json"
-"""How each ended when it was tried last."""
 LEAST_KILLED = 0.95
 
 
@@ -81,6 +80,12 @@ def report(ends: dict[Mutant, str], known: set[tuple[str, ...]], of: int) -> tup
     return lines, not unnamed and killed >= LEAST_KILLED * len(ends)
 
 
+def ended() -> dict[str, str]:
+    """How each ended when it was tried last; another run may have written it meanwhile."""
+    found: dict[str, str] = json.loads(LAST.read_text(encoding="utf-8")) if LAST.exists() else {}
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Mutation tests of the modules that scripts/mutants.toml lists.")
     parser.add_argument("tests", nargs="*", help="these tests alone, in place of those that the settings name")
@@ -95,14 +100,14 @@ def main() -> int:
     plan, known = plan_of(given.tests)
     mutants = [one for one in plan.mutants() if not given.only or any(part in one.module for part in given.only)]
     mutants = [one for one in mutants if not given.part or bool(one.function) == (given.part == "functions")]
-    last: dict[str, str] = json.loads(LAST.read_text(encoding="utf-8")) if LAST.exists() else {}
     if given.survivors:
+        last = ended()
         mutants = [one for one in mutants if last.get(str(one), KILLED) not in (KILLED, ENDLESS)]
     chosen = sampled(mutants, given.sample, given.seed) if given.sample else mutants
     ends, shown = dict[Mutant, str](), os.fdopen(os.dup(1), "w", buffering=1)
 
     def tell(mutant: Mutant, end: str) -> None:
-        ends[mutant] = last[str(mutant)] = end
+        ends[mutant] = end
         if end != KILLED or len(ends) % 50 == 0:
             print(f"[{len(ends)} of {len(chosen)}] {end}: {mutant}", file=shown)
 
@@ -110,7 +115,7 @@ def main() -> int:
         tried(plan, chosen, tell)
     finally:
         LAST.parent.mkdir(exist_ok=True)
-        LAST.write_text(json.dumps(last, indent=1), encoding="utf-8")
+        LAST.write_text(json.dumps(ended() | {str(one): end for one, end in ends.items()}, indent=1), encoding="utf-8")
     lines, enough = report(ends, known, len(plan.mutants()))
     used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(*lines, f"{used / 60:.1f} minutes of computing", sep="\n", file=shown)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mutant_changes import Mutant, mutants_of
+from mutant_runs import UNTRIED
 
 ROOT = Path(__file__).parents[1]
 SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
@@ -40,6 +41,17 @@ class Till:
 def idle(few: int) -> int:
     return abs(few)
 '''
+MORE = """from threading import Event
+
+
+def waits(few: int) -> None:
+    Event().wait(None if few > 9 else 0.0)
+
+
+def more(few: int) -> int:
+    return few + 7
+"""
+"""What ends by itself no more, and what only a test looks at that needs another one before it."""
 TESTS = """from toy.till import LIMIT, Till, idle
 import pytest
 
@@ -56,6 +68,26 @@ def test_till():
 
 def test_idle():
     assert idle(2) == 2
+"""
+MORE_TESTS = """from toy.more import more, waits
+import pytest
+
+
+@pytest.fixture(scope="module")
+def box():
+    return []
+
+
+def test_fills_the_box(box):
+    box.append(1)
+
+
+def test_more(box):
+    assert box and more(2) == 9
+
+
+def test_waits():
+    waits(1)
 """
 
 
@@ -158,22 +190,38 @@ def test_the_settings_name_modules_that_are_there() -> None:
 
 @pytest.mark.process
 def test_mutants_of_a_toy_are_tried(tmp_path: Path) -> None:
-    """Inside and outside of functions. What equals the original survives, and what no test looks at."""
+    """Inside and outside of functions. What equals the original survives, and what no test looks at. A process that
+    only waits is ended, and a test that fails without a mutant, too, kills none."""
     (tmp_path / "src" / "toy").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
-    for path, text in {"src/toy/__init__.py": "", "src/toy/till.py": TOY, "tests/test_till.py": TESTS}.items():
+    files = {"src/toy/__init__.py": "", "src/toy/till.py": TOY, "src/toy/more.py": MORE}
+    for path, text in (files | {"tests/test_till.py": TESTS, "tests/test_more.py": MORE_TESTS}).items():
         (tmp_path / path).write_text(text, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = src\nmarkers =\n  process\n  slow\n  browser\n")
     program = (
         f"import sys, json; sys.path.insert(0, {str(ROOT / 'tests' / 'helpers')!r})\n"
-        "from pathlib import Path\nfrom mutant_runs import Plan, tried\n"
-        "plan, ends = Plan(Path.cwd(), 'src/toy', ['tests'], ['till.py']), {}\n"
-        "tried(plan, plan.mutants(), lambda mutant, end: ends.update({mutant.after: end}))\n"
+        "from pathlib import Path\nimport mutant_runs\nfrom mutant_runs import Plan, tried\n"
+        "mutant_runs.WAITS, mutant_runs.LEAST_BUSY = 2.0, 0.2\n"
+        "plan, ends = Plan(Path.cwd(), 'src/toy', ['tests'], ['till.py', 'more.py']), {}\n"
+        "tried(plan, plan.mutants(), lambda mutant, end: ends.update({f'{mutant.function}: {mutant.after}': end}))\n"
         "Path('ends.json').write_text(json.dumps(ends))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     ends = json.loads((tmp_path / "ends.json").read_text(encoding="utf-8"))
-    live = {after for after, end in ends.items() if end != "killed"}
-    assert live == {"return (few)", "def take(self, amount: int, *, by: str = 'anybodyXX') -> int:"}
-    assert len(ends) > 10
+    untried = f"{UNTRIED}, as the 1 tests up to tests/test_more.py::test_more fail without a mutant, too"
+    assert {after: end for after, end in ends.items() if end != "killed"} == {
+        "idle: return (few)": "survived",
+        ": def take(self, amount: int, *, by: str = 'anybodyXX') -> int:": "survived",
+        "waits: pass": "survived",
+        "waits: Event().wait(None if (few >= 9) else 0.0)": "survived",
+        "waits: Event().wait(None if few > 8 else 0.0)": "survived",
+        "waits: Event().wait(None if few > 10 else 0.0)": "survived",
+        "waits: Event().wait(None if few > 9 else 1.0)": "survived",
+        "waits: Event().wait(None if (few <= 9) else 0.0)": "endless",
+        "more: return None": untried,
+        "more: return (few - 7)": untried,
+        "more: return few + 8": untried,
+        "more: return few + 6": untried,
+    }
+    assert len(ends) > 20

@@ -20,8 +20,9 @@ import time
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from itertools import groupby
 from pathlib import Path
@@ -39,6 +40,8 @@ MOST_SECONDS = 4.0
 """Where tests take longer than this together, without a mutant, only the cheapest of them are tried on one."""
 PROBES = 8
 """So many of the cheapest tests come first; then the others, file by file, so that they share their fixtures."""
+WAITS, LEAST_BUSY = 60.0, 15.0
+"""A process that in so many seconds neither computes nor waits for a processor for this long is ended."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,12 @@ class Baseline:
     def _tests_of(self) -> dict[str, list[str]]:
         return {file: list(tests) for file, tests in groupby(sorted(self.seconds, key=_file), _file)}
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {test: place for place, test in enumerate(self.seconds)}
+
     def tests(self, mutant: Mutant, first: Sequence[str]) -> list[str]:
-        """The tests of the mutant's lines, in the order in which they are to run."""
+        """The tests of the mutant's lines: the cheapest, then the others, each as they stand in their files."""
         of = self.lines.get(mutant.module, {})
         at = map(str, mutant.lines) if mutant.function else of
         found = {test for line in at for one in of.get(line, ()) for test in self._tests_of.get(one, [one])}
@@ -95,7 +102,7 @@ class Baseline:
                 break
             chosen.append(test)
             files.add(_file(test))
-        return sorted(chosen[:PROBES], key=_file) + sorted(chosen[PROBES:], key=_file)
+        return [test for part in (chosen[:PROBES], chosen[PROBES:]) for test in sorted(part, key=self._places.get)]  # type: ignore[arg-type]
 
     def limit(self, tests: Iterable[str]) -> float:
         """The seconds of computing after which a mutant does not end any more."""
@@ -112,21 +119,25 @@ def tried(plan: Plan, mutants: Sequence[Mutant], tell: Callable[[Mutant, str], N
     _import_others(plan, baseline.imported)
     for module, group in groupby((one for one in mutants if not one.function), lambda one: one.module):
         source = plan.file(module).read_text(encoding="utf-8")
-        control = Mutant(module, "", "", "", (), source)
+        control, fair = Mutant(module, "", "", "", (), source), None
         for mutant in (control, *group):
             tests = baseline.tests(mutant, plan.first.get(module, ()))
             end = _forked(lambda mutant=mutant, tests=tests: _outside(plan, mutant, tests), baseline.limit(tests))  # type: ignore[misc]
-            if mutant is not control:
-                tell(mutant, end if tests else SURVIVED)
-            elif end != SURVIVED and tests:
-                sys.exit(f"{module}: its tests fail without a mutant, too")
+            if mutant is control:
+                fair = end == SURVIVED
+            else:
+                tell(mutant, SURVIVED if not tests else end if fair else _unfair(tests))
     if inside := [mutant for mutant in mutants if mutant.function]:
         _with_tests(plan, plan.tests, lambda session: _inside(plan, baseline, session, inside, tell))
 
 
+def _unfair(tests: Sequence[str]) -> str:
+    return f"{UNTRIED}, as the {len(tests)} tests up to {tests[-1]} fail without a mutant, too"
+
+
 def _forked(work: Callable[[], int], seconds: float = 0.0) -> str:
-    """How a process ends that does this work. One that computes longer than `seconds`, or waits much longer, is ended;
-    without a number it may take its time."""
+    """How a process ends that does this work. One that computes longer than `seconds`, or only waits, is ended; without
+    a number it may take its time."""
     child = os.fork()
     if not child:
         code = 3
@@ -134,8 +145,7 @@ def _forked(work: Callable[[], int], seconds: float = 0.0) -> str:
             if seconds:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.setitimer(signal.ITIMER_REAL, 20 * seconds)
+                _end_where_it_waits()
             code = work()
         finally:
             os._exit(code)
@@ -143,6 +153,29 @@ def _forked(work: Callable[[], int], seconds: float = 0.0) -> str:
     if os.WIFSIGNALED(status):
         return ENDLESS if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL) else KILLED
     return _ENDS.get(os.WEXITSTATUS(status), UNTRIED)
+
+
+def _busy() -> float:
+    """The seconds of this process's threads, with those in which others had the processor, where the system tells."""
+    total = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # it has ended meanwhile
+            computed, queued, _ = thread.read_text().split()
+            total += int(computed) + int(queued)
+    return total / 1e9 or time.process_time()
+
+
+def _end_where_it_waits() -> None:
+    busy = _busy()
+
+    def look(*_: object) -> None:
+        nonlocal busy
+        before, busy = busy, _busy()
+        if busy - before < LEAST_BUSY:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, WAITS, WAITS)
 
 
 class _Collected:
@@ -277,7 +310,8 @@ def _inside(
     mutants: Sequence[Mutant],
     tell: Callable[[Mutant, str], None],
 ) -> None:
-    """Tries mutants of functions, in forks of this process. What has killed one of a function comes first for more."""
+    """Tries mutants of functions, in forks of this process. What has killed one of a function comes first for more. A
+    test kills only if it holds without the mutant, after the same tests."""
     items = {item.nodeid: item for item in session.items}
     for name in baseline.imported:
         if name.startswith(plan.package):
@@ -288,26 +322,43 @@ def _inside(
     base = Path(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
     kept, note, killers = {*base.rglob("*")}, base / "killer", defaultdict[tuple[str, str], list[str]](list)
     functions = _functions(plan)
+
+    def run(tests: Sequence[str], change: Callable[[], None] = lambda: None) -> tuple[str, str]:
+        """How tests end after a change, and the test that failed."""
+
+        def work() -> int:
+            change()
+            failed = _failing([items[test] for test in tests], session)
+            if failed is not None:
+                note.write_text(failed.nodeid, encoding="utf-8")
+            return int(failed is not None)
+
+        end = _forked(work, baseline.limit(tests))
+        killer = note.read_text(encoding="utf-8") if note.exists() else ""
+        for new in sorted({*base.rglob("*")} - kept):
+            shutil.rmtree(new) if new.is_dir() and not new.is_symlink() else new.unlink(missing_ok=True)
+        return end, killer
+
+    @cache
+    def hold(*tests: str) -> bool:
+        return run(tests)[0] == SURVIVED
+
     for mutant in mutants:
         place, path = (mutant.module, mutant.function), str(plan.file(mutant.module))
         tests = baseline.tests(mutant, plan.first.get(mutant.module, ()))
         tests.sort(key=lambda test: test not in killers[place])
 
-        def work() -> int:
+        def change() -> None:
             code = code_of(mutant.source, path, mutant.function)  # noqa: B023
             for function in functions[path, mutant.function]:  # noqa: B023
                 function.__code__ = code
-            failed = _failing([items[test] for test in tests], session)  # noqa: B023
-            if failed is not None:
-                note.write_text(failed.nodeid, encoding="utf-8")
-            return int(failed is not None)
 
-        end = _forked(work, baseline.limit(tests)) if tests and functions[path, mutant.function] else SURVIVED
-        if note.exists():
-            last = note.read_text(encoding="utf-8")
-            killers[place] = [last, *(one for one in killers[place] if one != last)][:3]
-        for new in sorted({*base.rglob("*")} - kept):
-            shutil.rmtree(new) if new.is_dir() and not new.is_symlink() else new.unlink(missing_ok=True)
+        end, killer = run(tests, change) if tests and functions[path, mutant.function] else (SURVIVED, "")
+        asked = tests[: tests.index(killer) + 1] if killer else tests
+        if end in (KILLED, ENDLESS) and not hold(*asked):
+            end = _unfair(asked)
+        elif killer:
+            killers[place] = [killer, *(one for one in killers[place] if one != killer)][:3]
         tell(mutant, end)
 
 

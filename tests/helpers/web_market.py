@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -124,6 +125,16 @@ class WebMarket:
                 offers=[self.ids["offer"]],
             )
             return submission.submit(session, buyer, self.settings, job.id).id
+
+    @contextmanager
+    def put_back(self) -> Iterator[WebMarket]:
+        """What is done here is undone at the end. For SQLite."""
+        path = self.database.engine.url.database
+        assert path is not None
+        with closing(sqlite3.connect(path)) as used, closing(sqlite3.connect(":memory:")) as kept:
+            used.backup(kept)
+            yield self
+            kept.backup(used)
 
     def end(self, job_id: str) -> None:
         with self.database.begin() as session:

@@ -195,6 +195,18 @@ def test_a_round_of_one_draw_may_be_reserved_in_full() -> None:
         _ = Notary().due
 
 
+def test_a_run_that_was_closed_before_its_first_round_names_any_scores() -> None:
+    """The budget pays for nobody. There is no round that the close could be compared with."""
+    book = RuleBook.of(replace(rules().terms, budget=1))
+    ledger, state = Ledger(book), book.start()
+    stopped = book.stopped(ledger.book)
+    assert stopped is not None
+    ledger.close(stopped, standing(0, state))
+    audit = audit_entries(tuple(ledger.store.entries()))
+    assert audit.ok and audit.closed and (audit.rounds, audit.entries) == (0, 2)
+    assert audit.closing["refunded"] == 1
+
+
 NOT_CHAINED = "its hash does not follow from its content and the entries before it"
 
 
@@ -288,6 +300,10 @@ FORGED: dict[str, tuple[Forge, str]] = {
     "another utility in the beginning": (body("round", 1, utility=0.5), "begins with another utility or loss"),
     "another loss in the beginning": (body("round", 1, loss=0.9), "begins with another utility or loss"),
     "a utility reached above one": (body("round", 0, reached=1.01), "a utility lies outside of 0 to 1"),
+    "a utility reached below zero": (body("round", 0, reached=-0.01), "a utility lies outside of 0 to 1"),
+    "a utility in words": (body("round", 0, reached="0.4"), "a utility or a loss is not a number"),
+    "a loss in words": (body("round", 0, reached_loss="0.8"), "a utility or a loss is not a number"),
+    "no utility in the beginning": (body("round", 0, utility=None), "a utility or a loss is not a number"),
     "no utility reached": (body("round", 0, reached=None), "a utility or a loss is not a number"),
     "findings": (body("round", 0, findings={}), "has findings, and the terms no defence"),
     "less paid": (with_fields("post", 0, amount=1), "the payments do not follow from the gains and the payment rule"),
@@ -368,10 +384,17 @@ def test_what_differs_in_the_last_digit_is_the_same() -> None:
         assert audit.ok, audit.message
 
 
-def test_a_utility_without_bounds_may_change_by_any_number() -> None:
-    entries = body("open", 0, bounded_utility=False)(gains(0, lambda _: 7.5)(list(played())))
-    audit = audit_entries(reseal(entries)[: len(until(0))])
+@pytest.mark.parametrize("reached", [0.0, 1.0011])
+def test_a_utility_may_be_as_large_as_its_bounds(reached: float) -> None:
+    audit = audit_entries(reseal(body("round", 0, reached=reached)(list(played())))[: len(until(0))])
     assert audit.ok and audit.rounds == 1, audit.message
+
+
+def test_a_utility_without_bounds_may_be_and_change_by_any_number() -> None:
+    entries = body("open", 0, bounded_utility=False)(gains(0, lambda _: 7.5)(list(played())))
+    for reached in (0.4, 7.5, -7.5):
+        audit = audit_entries(reseal(body("round", 0, reached=reached)(entries))[: len(until(0))])
+        assert audit.ok and audit.rounds == 1, audit.message
 
 
 def kept(rounds: int) -> Snapshot:

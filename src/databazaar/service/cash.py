@@ -113,7 +113,6 @@ def refuse(session: Session, caller: Caller, record_id: str, reason: str) -> Cas
         raise ConflictError("this was confirmed, and stands in the journal: it cannot be refused any more")
     if record.state == "requested":
         record.state, record.reason, record.decided_at = "refused", _short(reason, 1000, "reason"), now()
-        session.flush()
     return record
 
 

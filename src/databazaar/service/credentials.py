@@ -113,7 +113,7 @@ def link_for(session: Session, person: Person) -> str:
 def revoke_of(session: Session, person_id: str, *kinds: str, but: str | None = None) -> None:
     """Ends all tokens of these kinds that a person has, `but` the one with this id."""
     theirs = update(Token).where(Token.person_id == person_id, Token.kind.in_(kinds), Token.revoked_at.is_(None))
-    session.execute(theirs.where(Token.id != (but or "")).values(revoked_at=now()))
+    session.execute(theirs.where(Token.id.is_distinct_from(but)).values(revoked_at=now()))
 
 
 def redeem_link(session: Session, secret: str) -> Signed:
@@ -140,8 +140,8 @@ def redeem_link(session: Session, secret: str) -> Signed:
 
 def signed_in(session: Session, person: Person, otherwise: str) -> Signed:
     """A new session for somebody who has shown who they are; `otherwise` is said to those who are shut out."""
-    organisation = session.get(Organisation, person.organisation_id)
-    if organisation is None or organisation.suspended_at is not None or person.disabled_at is not None:
+    organisation = session.get_one(Organisation, person.organisation_id)
+    if organisation.suspended_at is not None or person.disabled_at is not None:
         raise UnknownCallerError(otherwise)
     token, secret = new_token(session, organisation.id, person.id, "session", SESSION, [])
     return Signed(Caller.of(organisation, person_id=person.id, token_id=token.id), secret)
@@ -182,8 +182,7 @@ def issue_token(
     """A new API token and its secret, which is shown this once. A person who has signed in makes it for their own
     organisation, with no more rights than it has; the operator for any. A token makes no tokens."""
     organisation = _whose(session, caller, organisation_id)
-    unknown = sorted(set(scopes) - set(SCOPES))
-    if unknown or not scopes:
+    if not scopes or set(scopes) - set(SCOPES):
         said = f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them"
         raise InvalidError(said, place="scopes")
     allowed = allowed_scopes(organisation.operates, organisation.consumes, organisation.provides)
@@ -215,7 +214,6 @@ def revoke_token(session: Session, caller: Caller, token_id: str) -> Token:
     if caller.person_id is None and not caller.sees_all and token.id != caller.token_id:
         raise DeniedError("a token revokes itself alone: sign in to revoke others")
     token.revoked_at = token.revoked_at or now()
-    session.flush()
     return token
 
 
@@ -231,7 +229,6 @@ def sign_out(session: Session, caller: Caller) -> None:
     token = session.get(Token, caller.token_id) if caller.token_id is not None else None
     if token is not None:
         token.revoked_at = token.revoked_at or now()
-        session.flush()
 
 
 LEAST, LONGEST = 12, 200
@@ -247,7 +244,6 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
         raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one", place="password")
     person.password = _HASHER.hash(password)
     revoke_of(session, person.id, "link", "session", but=caller.token_id)
-    session.flush()
 
 
 def kept_password(session: Session, email: str) -> str | None:

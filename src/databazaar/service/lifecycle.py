@@ -113,11 +113,9 @@ def stays(session: Session, job: Job, why: Code) -> None:
 def noted(session: Session, job: Job, why: Code | str, code: str = "") -> JobEvent:
     """Writes down what has happened to a job, and tells its consumer."""
     code = why.name if isinstance(why, Code) else code
-    session.flush()
     last = session.scalar(select(func.max(JobEvent.number)).where(JobEvent.job_id == job.id)) or 0
     event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=str(why)[:LONGEST_DETAIL], code=code)
     session.add(event)
-    session.flush()
     body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "code": code}
     outbox.tell(session, job.organisation_id, "job", {**body, "number": event.number})
     return event
@@ -134,7 +132,6 @@ def enter_contract(session: Session, contract: Contract, state: ContractState, r
         contract.decided_at = moment
     if state == ContractState.ENDED:
         contract.ended_at = moment
-    session.flush()
     tell_parties(session, contract)
 
 

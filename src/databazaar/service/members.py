@@ -30,12 +30,11 @@ def create_market(session: Session, name: str, currency: str, decimals: int = 2)
         raise InvalidError(f"decimals = {decimals} is not between 0 and 4: write 2 for euros and cents")
     made = Market(id=1, name=visible(name, "name"), currency=currency, decimals=decimals)
     session.add(made)
-    session.flush()
     return made
 
 
 def market(session: Session, lock: bool = False) -> Market:
-    found = session.get(Market, 1, with_for_update=lock or None)
+    found = session.get(Market, 1, with_for_update=lock)
     if found is None:
         raise MissingError(
             "there is no market in this database yet: make it with `bazaar serve operator EMAIL --market NAME`"
@@ -56,7 +55,6 @@ def set_fee(session: Session, caller: Caller, basis_points: int) -> Market:
         raise InvalidError(f"a fee of {basis_points} basis points is not between 0 and {MOST_FEE:,}: 100 are 1 %")
     found = market(session)
     found.fee_basis_points = basis_points
-    session.flush()
     return found
 
 
@@ -172,7 +170,6 @@ def disable_person(session: Session, caller: Caller, person_id: str) -> Person:
         raise ConflictError("nobody shuts themselves out: let a colleague do it")
     person.disabled_at = person.disabled_at or now()
     revoke_of(session, person.id, "api", "link", "session")
-    session.flush()
     return person
 
 
@@ -188,7 +185,6 @@ def suspend(session: Session, caller: Caller, organisation_id: str) -> Organisat
     organisation.suspended_at = organisation.suspended_at or now()
     theirs = update(Token).where(Token.organisation_id == organisation.id, Token.revoked_at.is_(None))
     session.execute(theirs.values(revoked_at=now()))
-    session.flush()
     return organisation
 
 
@@ -197,5 +193,4 @@ def restore(session: Session, caller: Caller, organisation_id: str) -> Organisat
     caller.require_operator()
     organisation = _organisation(session, organisation_id)
     organisation.suspended_at = None
-    session.flush()
     return organisation

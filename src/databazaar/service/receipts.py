@@ -146,7 +146,6 @@ def issue(
         organisation_id=contract.provider_id, contract_id=contract.id, body=body, signature=key.sign(body)
     )
     session.add(receipt)
-    session.flush()
     return receipt
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from sqlalchemy import update
 
 from databazaar.registry import MissingRuleError
 from databazaar.service import cash, journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import CashRecord
+from databazaar.service.database.tables import CashRecord, now
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
 from databazaar.service.settings import Settings
+from row_locks import row_locks
 from small_books import close, deposit, fund, join, new_job
 
 
@@ -85,12 +88,29 @@ def test_never_more_than_there_is(database: Database, people: People, manual: Se
             cash.request(session, people.bank, manual, "withdraw", 1)
         cash.request(session, people.acme, manual, "withdraw", 150)
         for record in cash.records(session, people.house, state="requested"):
-            cash.confirm(session, people.house, record.id)
+            assert cash.confirm(session, people.house, record.id).reference == ""
         balances = [journal.balance(session, name) for name in ("earned:bank", "cash:acme", "outside")]
         assert (
             balances == [0, 0, 0] == [cash.available(session, "bank"), cash.available(session, "acme", "withdraw"), 0]
         )
         assert journal.audit(session).ok
+
+
+def test_what_others_have_asked_for_is_theirs(database: Database, people: People, manual: Settings) -> None:
+    with database.begin() as session:
+        cash.request(session, people.acme, manual, "withdraw", 10)
+        cash.request(session, people.bank, manual, "payout", 20)
+        left = [cash.available(session, slug, kind) for slug in ("acme", "bank") for kind in ("withdraw", "payout")]  # type: ignore[arg-type]
+        assert left == [140, 0, 0, 30]
+
+
+def test_a_record_is_decided_as_it_is_now(database: Database, people: People, manual: Settings) -> None:
+    """Not as this session has read it before."""
+    with database.begin() as session:
+        record = cash.request(session, people.acme, manual, "deposit", 5)
+        session.execute(update(CashRecord).values(state="refused"), execution_options={"synchronize_session": False})
+        with pytest.raises(ConflictError, match="was refused"):
+            cash.confirm(session, people.house, record.id)
 
 
 def test_cash_that_was_spent_meanwhile_is_not_paid_back(database: Database, people: People, manual: Settings) -> None:
@@ -121,6 +141,20 @@ def test_two_who_ask_at_once_do_not_both_get_the_last(database: Database, people
     for thread in threads:
         thread.join()
     assert sorted(answers) == ["asked", "too late", "too late", "too late"]
+
+
+def test_what_is_asked_for_and_what_is_decided_is_locked(database: Database, people: People, manual: Settings) -> None:
+    """So that of two at once the second sees what the first has done."""
+    with database.begin() as session:
+        with row_locks(session) as locked:
+            cash.request(session, people.acme, manual, "deposit", 5)
+        assert locked == []
+        with row_locks(session) as locked:
+            record = cash.request(session, people.acme, manual, "withdraw", 5)
+        assert locked == ["journal_head"]
+        with row_locks(session) as locked:
+            cash.confirm(session, people.house, record.id)
+        assert locked == ["cash_records", "journal_head"]
 
 
 def test_the_test_cashier_pays_at_once(database: Database, people: People, settings: Settings) -> None:
@@ -156,6 +190,13 @@ def test_an_amount_is_a_number_of_minor_units(sqlite_database: Database, manual:
         acme = join(session, "acme")
         with pytest.raises(InvalidError, match="give a whole number of minor units"):
             cash.request(session, acme, manual, "deposit", amount)
+
+
+def test_an_amount_may_be_as_large_as_the_bound(sqlite_database: Database, manual: Settings) -> None:
+    with sqlite_database.begin() as session:
+        acme = join(session, "acme")
+        for amount in (1, 10**15):
+            assert cash.request(session, acme, manual, "deposit", amount).amount == amount
 
 
 def test_texts_have_an_end(sqlite_database: Database, manual: Settings) -> None:
@@ -206,3 +247,18 @@ def test_records_are_ones_own_the_newest_first_and_of_one_state(
         assert [one.id for one in cash.records(session, people.acme, "requested")] == [second.id]
         assert [one.id for one in cash.records(session, people.house, "done")] == [first.id]
         assert not cash.records(session, people.bank, "refused")
+
+
+def test_the_newest_of_many_records_are_shown(
+    sqlite_database: Database, manual: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one moment in the order of their ids, which is not that in which they were made."""
+    with sqlite_database.begin() as session:
+        house, moment = join(session, "house", operates=True), now()
+        for id, age in (("d", 2), ("c", 2), ("b", 3), ("e", 1)):
+            record = cash.request(session, house, manual, "deposit", 1)
+            record.id, record.created_at = id * 32, moment - dt.timedelta(hours=age)
+        session.flush()
+        assert [one.id[0] for one in cash.records(session, house)] == ["e", "c", "d", "b"]
+        monkeypatch.setattr(cash, "MOST_RECORDS", 3)
+        assert [one.id[0] for one in cash.records(session, house)] == ["e", "c", "d"]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import JournalHead
 from databazaar.service.errors import ConflictError, DeniedError
 from databazaar.service.journal import JournalError
+from row_locks import row_locks
 from small_books import close, deposit, fund, join, new_job
 
 
@@ -59,6 +62,26 @@ def test_the_same_again_is_the_same_entry(market: Database) -> None:
         assert journal.balance(session, "earned:bank") == 60 and journal.audit(session).entries == 3
 
 
+def test_an_entry_follows_the_one_that_is_the_last_now(market: Database) -> None:
+    """Not the one that this session has read before."""
+    with market.begin() as session:
+        head = journal.lock(session)
+        was = head.hash
+        session.execute(update(JournalHead).values(hash="0" * 64), execution_options={"synchronize_session": False})
+        with row_locks(session) as locked:
+            assert head.hash == was and journal.lock(session) is head and head.hash == "0" * 64
+        assert locked == ["journal_head"]
+
+
+def test_nobody_writes_while_the_journal_is_read_by_who_may_write(market: Database) -> None:
+    with market.begin() as session, row_locks(session) as locked:
+        assert len(list(journal.stored(session))) == 2
+        assert locked == ["journal_head"]
+    with market.read() as session, row_locks(session) as locked:
+        assert len(list(journal.stored(session))) == 2
+        assert locked == []
+
+
 def test_several_entries_of_one_transaction_follow_each_other(market: Database) -> None:
     with market.begin() as session:
         for _ in range(2):
@@ -91,6 +114,7 @@ def test_what_is_refused_leaves_nothing_even_if_the_transaction_goes_on(market: 
         ("deposit", "deposit:2", "j1", {"outside": -1, "cash:acme": 1}, "its key 'deposit:2' is not one of a deposit"),
         ("close", "close:j2", "j1", {"escrow:j1": -100, "fees": 100}, "its key 'close:j2' is not that of job j1"),
         ("close", "close:j1", "j1", {"escrow:j1": -99, "fees": 99}, "it would leave 1 in the escrow"),
+        ("close", "close:j1", "j1", {"escrow:j1": -1, "fees": 1}, "it would leave 99 in the escrow"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "cash:bank": 100}, "between two organisations' cash"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "fees": 99}, "sum to -1, and not to zero"),
         ("close", "close:j1", "j1", {"escrow:j1": -100, "outside": 100}, "a close brings nothing to outside"),

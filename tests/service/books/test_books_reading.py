@@ -169,3 +169,15 @@ def test_an_account_holds_up_to_a_quintillion(sqlite_database: Database) -> None
         assert journal.balance(session, "cash:acme") == 10**18 == -journal.balance(session, "outside")
         with pytest.raises(ConflictError, match="would hold more than any account can: ask for less"):
             deposit(session, "acme", 1, "more")
+
+
+def test_of_many_entries_a_hundred_are_shown_and_all_are_audited(books: Books) -> None:
+    with books.database.begin() as session:
+        for number in range(122):
+            deposit(session, "acme", 1, f"more{number}")
+    with books.database.read() as session:
+        everything = list(journal.stored(session))
+        assert [(line.seq, len(line.postings)) for line in everything[-2:]] == [(125, 2), (126, 2)]
+        assert [one.seq for one in journal.statement(session, books.acme)] == list(range(126, 26, -1))
+        assert [one.seq for one in journal.entries(session, books.house)] == list(range(126, 26, -1))
+        assert journal.audit(session).message.startswith("127 entries and 256 postings replayed, all as recorded")

@@ -90,6 +90,12 @@ def test_every_contract_has_a_receipt_of_its_own_and_the_newest_comes_first(
         session.flush()
         assert [one.contract_id for one in receipts_of(session, bank)] == [second.id, first.id]
         assert [one.contract_id for one in receipts_of(session, bank, first.id)] == [first.id]
+        mine = receipts_of(session, bank, first.id)[0]
+        for ids in ("ab", "dc"):
+            for id, one in zip(ids, (mine, other), strict=True):
+                one.id, one.created_at = id * 32, other.created_at
+                session.flush()
+            assert [one.id[0] for one in receipts_of(session, bank)] == sorted(ids), "of one moment by their ids"
         with pytest.raises(DeniedError, match="needs the right 'read'"):
             receipts_of(session, replace(bank, scopes=frozenset({"offers"})))
 

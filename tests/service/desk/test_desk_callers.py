@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import update
 
 from databazaar.learning.asked_rows import LEAST_ROWS
-from databazaar.service.caller import SCOPES, Caller, allowed_scopes
-from databazaar.service.database.tables import Organisation
-from databazaar.service.errors import DeniedError
+from databazaar.service.caller import SCOPES, Caller, allowed_scopes, own_row
+from databazaar.service.database.tables import Offer, Organisation
+from databazaar.service.errors import DeniedError, InvalidError, MissingError
 from databazaar.service.lifecycle import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER
-from databazaar.service.policy import Policy
+from databazaar.service.policy import Policy, read_policy
+from desk_market import DeskMarket
+from row_locks import row_locks
 
 ROLES = list(itertools.product([False, True], repeat=3))
 EVERY = frozenset({"read", "jobs", "offers", "money", "operate"})
@@ -68,6 +71,24 @@ def test_a_deed_needs_the_role_and_the_right(roles: tuple[bool, bool, bool], wit
         assert allows(lambda scope=scope: caller.require(scope)) == (scope != without)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("lock", [False, True])
+def test_a_row_is_its_organisations_alone_and_as_it_is_now_if_it_is_locked(small: DeskMarket, lock: bool) -> None:
+    with small.database.begin() as session:
+        north, south = (small.offer(session, slug) for slug in ("north", "south"))
+        session.execute(update(Offer).values(name="New"), execution_options={"synchronize_session": False})
+        with row_locks(session) as locked:
+            assert own_row(session, small["south"], Offer, south.id, "none", lock) is south
+            assert own_row(session, small["north"], Offer, north.id, "none", lock) is north
+        assert locked == ["offers", "offers"] * lock
+        with row_locks(session) as locked:
+            own_row(session, small["south"], Offer, south.id, "none")
+        assert locked == []
+        assert north.name == ("New" if lock else "Sales of north")
+        for caller, id in (("south", north.id), ("buyer", north.id), ("hub", north.id), ("north", "0" * 32)):
+            with pytest.raises(MissingError, match="none"):
+                own_row(session, small[caller], Offer, id, "none", lock)
+
+
 FINE: dict[str, list[Any]] = {
     "price": [1, 10**12],
     "most_accesses": [None, 1, 10**12],
@@ -107,6 +128,36 @@ def test_a_policy_keeps_what_is_within_its_bounds(field: str, value: Any) -> Non
 def test_a_policy_refuses_what_is_beyond_its_bounds(field: str, value: Any) -> None:
     with pytest.raises(ValidationError):
         Policy(**{"price": 5, field: value})
+
+
+def refused(given: Any) -> tuple[str, str | None]:
+    """What is said of a policy, and the field that it is said of."""
+    with pytest.raises(InvalidError) as found:
+        read_policy(given)
+    return str(found.value), found.value.place
+
+
+def test_a_policy_names_at_most_a_thousand_consumers_by_their_slugs() -> None:
+    several = [f"c{number}" for number in range(1000)]
+    assert read_policy({"price": 5, "consumers": several}).consumers == tuple(several)
+    said, place = refused({"price": 5, "consumers": [*several, "more"]})
+    assert "names more than 1,000: leave it out to allow all" in said and place == "consumers"
+    assert read_policy({"price": 5, "consumers": ["a" * 40]}).consumers == ("a" * 40,)
+    for wrong in ("a" * 41, "Acme", ""):
+        said, place = refused({"price": 5, "consumers": ["acme", wrong]})
+        assert said.startswith("policy: consumers[1] = ") and "at most 40 small letters" in said
+        assert place == "consumers"
+
+
+def test_the_first_thing_that_is_wrong_with_a_policy_is_told_with_its_field() -> None:
+    said, place = refused({"price": 0, "days_to_decide": 0})
+    assert said.startswith("policy: price: ") and said.endswith(": correct it") and place == "price"
+    said, place = refused({"price": 5, "models": ["logistic", "else"]})
+    assert said.startswith("policy: models.1: ") and place == "models"
+    said, place = refused([])
+    assert said.startswith("policy: policy: ") and place == ""
+    said, place = refused({"price": 5, "x" * 70: 1})
+    assert said.startswith(f"policy: {'x' * 60}: ") and place == "x" * 70
 
 
 def test_a_policy_that_says_nothing_but_its_price_asks_its_owner_within_two_weeks() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from argon2 import PasswordHasher
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from databazaar.service import credentials, members
 from databazaar.service.credentials import digest_of, new_token
@@ -35,6 +35,38 @@ def test_a_token_holds_as_long_as_was_asked_and_keeps_no_secret(small: DeskMarke
                 credentials.issue_token(session, small["buyer"], label="x", scopes=["read"], days=days)
         with pytest.raises(InvalidError, match="must name some of read, jobs, offers, money, operate"):
             credentials.issue_token(session, small["buyer"], label="x", scopes=["read", "fly"], days=1)
+
+
+def test_a_token_holds_for_three_months_unless_something_else_is_asked(small: DeskMarket) -> None:
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        before = now()
+        token, _ = credentials.issue_token(session, buyer, label="ci", scopes=["read"])
+        lasting = token.expires_at - dt.timedelta(days=90)
+        assert before - SECOND <= lasting <= now() + SECOND
+        assert new_token(session, buyer.organisation_id, None, "api", SECOND, [])[0].label == ""
+        for scopes in ([], ["fly"]):
+            with pytest.raises(InvalidError, match="must name some of") as refused:
+                credentials.issue_token(session, buyer, label="ci", scopes=scopes)
+            assert refused.value.place == "scopes"
+
+
+def test_a_secret_holds_up_to_the_moment_at_which_it_expires(
+    small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small.database.begin() as session:
+        token, secret = credentials.issue_token(session, small["buyer"], label="ci", scopes=["read"], days=1)
+        link = credentials.issue_link(session, small["buyer"], small["buyer"].person_id or "")
+        ends = session.scalars(select(Token.expires_at).where(Token.digest == digest_of(link))).one()
+        for attempt, moment in (
+            (lambda: credentials.caller_of(session, secret, "api"), token.expires_at),
+            (lambda: credentials.redeem_link(session, link), ends),
+        ):
+            monkeypatch.setattr(credentials, "now", lambda moment=moment: moment)
+            with pytest.raises(UnknownCallerError):
+                attempt()
+            monkeypatch.setattr(credentials, "now", lambda moment=moment: moment - dt.timedelta(microseconds=1))
+            attempt()
 
 
 def test_a_digest_is_the_sha_256_of_any_text() -> None:
@@ -137,6 +169,10 @@ def test_tokens_are_listed_the_newest_first_and_sessions_are_not(small: DeskMark
             token.created_at = now() - dt.timedelta(hours=(2, 0, 1)[age])
         session.flush()
         assert [token.label for token in credentials.tokens(session, buyer)] == ["b", "c", "a"]
+        for id, token in zip("zyx", made, strict=True):
+            token.id, token.created_at = id * 32, made[0].created_at
+        session.flush()
+        assert [token.label for token in credentials.tokens(session, buyer)] == ["c", "b", "a"]
         assert credentials.tokens(session, small["rival"]) == []
         with pytest.raises(DeniedError):
             credentials.tokens(session, replace(buyer, scopes=frozenset({"jobs"})))
@@ -191,6 +227,58 @@ def test_a_new_password_ends_the_persons_other_sessions_and_links_and_nothing_el
             credentials.set_password(session, replace(buyer, person_id=None), "x" * 12)
 
 
+def test_a_link_lets_its_person_in_once_and_leaves_those_of_others(small: DeskMarket) -> None:
+    hub, buyer, rival = small["hub"], small["buyer"], small["rival"]
+    with small.database.begin() as session:
+        theirs = credentials.issue_link(session, hub, rival.person_id or "")
+        before = now()
+        first, second = (credentials.issue_link(session, buyer, buyer.person_id or "") for _ in range(2))
+        link = session.scalars(select(Token).where(Token.digest == digest_of(second))).one()
+        week = dt.timedelta(days=7)
+        assert before + week - SECOND <= link.expires_at <= now() + week + SECOND
+        assert (link.kind, link.scopes, link.person_id) == ("link", [], buyer.person_id)
+        with pytest.raises(UnknownCallerError, match="was used before, has expired"):
+            credentials.redeem_link(session, first)
+        signed = credentials.redeem_link(session, second)
+        assert (signed.caller.slug, signed.caller.person_id) == ("buyer", buyer.person_id)
+        session.refresh(link)
+        assert link.used_at is not None
+        own = session.get_one(Token, signed.caller.token_id)
+        half = dt.timedelta(hours=12)
+        assert own.kind == "session" and before + half - SECOND <= own.expires_at <= now() + half + SECOND
+        assert credentials.redeem_link(session, theirs).caller.slug == "rival"
+
+
+@pytest.mark.parametrize("spoilt", [{"used_at": now()}, {"revoked_at": now()}, {"expires_at": now()}, {"kind": "api"}])
+def test_a_link_that_was_spoilt_lets_nobody_in(small: DeskMarket, spoilt: dict[str, object]) -> None:
+    with small.database.begin() as session:
+        secret = credentials.issue_link(session, small["buyer"], small["buyer"].person_id or "")
+        session.execute(update(Token).where(Token.digest == digest_of(secret)).values(**spoilt))
+        with pytest.raises(UnknownCallerError, match="was used before, has expired"):
+            credentials.redeem_link(session, secret)
+
+
+@pytest.mark.parametrize("who", ["person", "organisation"])
+def test_who_is_shut_out_signs_in_by_nothing(small: DeskMarket, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    buyer = small["buyer"]
+    with small.database.begin() as session:
+        credentials.set_password(session, buyer, "correct horse battery")
+        link = credentials.issue_link(session, buyer, buyer.person_id or "")
+        if who == "person":
+            session.get_one(Person, buyer.person_id).disabled_at = now()
+        else:
+            session.get_one(Organisation, buyer.organisation_id).suspended_at = now()
+        session.flush()
+        for attempt in (
+            lambda: credentials.redeem_link(session, link),
+            lambda: credentials.sign_in(session, "ann@buyer.example", "correct horse battery"),
+            lambda: credentials.sign_in_vouched(session, "ann@buyer.example"),
+        ):
+            with pytest.raises(UnknownCallerError):
+                attempt()
+
+
 def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the password whose hash is checked in place of none."""
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -202,6 +290,11 @@ def test_nobodys_password_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (hasher.hash("other"), "no hash"):
         with pytest.raises(UnknownCallerError):
             credentials.check_password(wrong, "known")
+    longest = hasher.hash("x" * 200)
+    credentials.check_password(longest, "x" * 200)
+    for length in (199, 201):
+        with pytest.raises(UnknownCallerError):
+            credentials.check_password(longest, "x" * length)
 
 
 def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -> None:
@@ -219,6 +312,10 @@ def test_whom_a_person_a_program_and_the_operator_may_reach(small: DeskMarket) -
         for asking, whose in ((program, hub), (replace(buyer, person_id=None), buyer)):
             with pytest.raises(DeniedError, match="only a person who has signed in"):
                 credentials.own_person(session, asking, whose.person_id or "")
+        second = members.make_operator(session, "Second", "second", "bo@second.example").person
+        assert credentials.own_person(session, hub, second.id) is second
+        with pytest.raises(DeniedError, match="only a person who has signed in"):
+            credentials.own_person(session, program, second.id)
         with pytest.raises(DeniedError, match="'operate'"):
             credentials.own_person(session, replace(hub, scopes=frozenset({"read"})), rival.person_id or "")
 
