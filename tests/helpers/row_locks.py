@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import ORMExecuteState, Session
+
+_DIALECTS: Any = postgresql
+POSTGRESQL = _DIALECTS.dialect()
 
 
 @contextmanager
@@ -16,7 +20,8 @@ def row_locks(session: Session) -> Iterator[list[str]]:
     found: list[str] = []
 
     def note(state: ORMExecuteState) -> None:
-        if "FOR UPDATE" in str(state.statement.compile(dialect=postgresql.dialect())):
+        statement: Any = state.statement
+        if "FOR UPDATE" in str(statement.compile(dialect=POSTGRESQL)):
             assert state.bind_mapper is not None
             found.append(str(state.bind_mapper.local_table))
 
