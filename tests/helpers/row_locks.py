@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import event
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Select, event, make_url
 from sqlalchemy.orm import ORMExecuteState, Session
+
+POSTGRESQL = make_url("postgresql://").get_dialect()()
 
 
 @contextmanager
@@ -16,7 +17,8 @@ def row_locks(session: Session) -> Iterator[list[str]]:
     found: list[str] = []
 
     def note(state: ORMExecuteState) -> None:
-        if "FOR UPDATE" in str(state.statement.compile(dialect=postgresql.dialect())):
+        asked = state.statement
+        if isinstance(asked, Select) and "FOR UPDATE" in str(asked.compile(dialect=POSTGRESQL)):
             assert state.bind_mapper is not None
             found.append(str(state.bind_mapper.local_table))
 

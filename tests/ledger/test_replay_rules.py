@@ -204,7 +204,7 @@ def test_a_run_that_was_closed_before_its_first_round_names_any_scores() -> None
     ledger.close(stopped, standing(0, state))
     audit = audit_entries(tuple(ledger.store.entries()))
     assert audit.ok and audit.closed and (audit.rounds, audit.entries) == (0, 2)
-    assert audit.closing["refunded"] == 1
+    assert audit.closing is not None and audit.closing["refunded"] == 1
 
 
 NOT_CHAINED = "its hash does not follow from its content and the entries before it"

@@ -100,7 +100,7 @@ def test_what_others_have_asked_for_is_theirs(database: Database, people: People
     with database.begin() as session:
         cash.request(session, people.acme, manual, "withdraw", 10)
         cash.request(session, people.bank, manual, "payout", 20)
-        left = [cash.available(session, slug, kind) for slug in ("acme", "bank") for kind in ("withdraw", "payout")]  # type: ignore[arg-type]
+        left = [cash.available(session, slug, kind) for slug in ("acme", "bank") for kind in ("withdraw", "payout")]
         assert left == [140, 0, 0, 30]
 
 
