@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from sqlalchemy import event
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Select, event, make_url
 from sqlalchemy.orm import ORMExecuteState, Session
 
-_DIALECTS: Any = postgresql
-POSTGRESQL = _DIALECTS.dialect()
+POSTGRESQL = make_url("postgresql://").get_dialect()()
 
 
 @contextmanager
@@ -20,8 +17,8 @@ def row_locks(session: Session) -> Iterator[list[str]]:
     found: list[str] = []
 
     def note(state: ORMExecuteState) -> None:
-        statement: Any = state.statement
-        if "FOR UPDATE" in str(statement.compile(dialect=POSTGRESQL)):
+        asked = state.statement
+        if isinstance(asked, Select) and "FOR UPDATE" in str(asked.compile(dialect=POSTGRESQL)):
             assert state.bind_mapper is not None
             found.append(str(state.bind_mapper.local_table))
 

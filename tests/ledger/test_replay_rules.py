@@ -303,6 +303,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
     "a utility reached below zero": (body("round", 0, reached=-0.01), "a utility lies outside of 0 to 1"),
     "a utility in words": (body("round", 0, reached="0.4"), "a utility or a loss is not a number"),
     "a loss in words": (body("round", 0, reached_loss="0.8"), "a utility or a loss is not a number"),
+    "a loss in words in the beginning": (body("round", 0, loss="0.9"), "a utility or a loss is not a number"),
     "no utility in the beginning": (body("round", 0, utility=None), "a utility or a loss is not a number"),
     "no utility reached": (body("round", 0, reached=None), "a utility or a loss is not a number"),
     "findings": (body("round", 0, findings={}), "has findings, and the terms no defence"),

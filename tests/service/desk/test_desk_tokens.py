@@ -271,11 +271,11 @@ def test_who_is_shut_out_signs_in_by_nothing(small: DeskMarket, who: str, monkey
         else:
             session.get_one(Organisation, buyer.organisation_id).suspended_at = now()
         session.flush()
-        attempts: tuple[Callable[[], object], ...] = (
+        attempts: list[Callable[[], object]] = [
             lambda: credentials.redeem_link(session, link),
             lambda: credentials.sign_in(session, "ann@buyer.example", "correct horse battery"),
             lambda: credentials.sign_in_vouched(session, "ann@buyer.example"),
-        )
+        ]
         for attempt in attempts:
             with pytest.raises(UnknownCallerError):
                 attempt()
