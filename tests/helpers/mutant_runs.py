@@ -41,7 +41,7 @@ MOST_SECONDS = 4.0
 PROBES = 8
 """So many of the cheapest tests come first; then the others, file by file, so that they share their fixtures."""
 WAITS, LEAST_BUSY = 60.0, 15.0
-"""A process that in so many seconds neither computes nor waits for a processor for this long is ended."""
+"""A process that twice in so many seconds neither computes nor waits for a processor for this long is ended."""
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,15 @@ def _busy() -> float:
 
 
 def _end_where_it_waits() -> None:
-    busy = _busy()
+    """Time in which somebody stopped the process, or the whole machine, does not count."""
+    busy, looked, quiet = _busy(), time.monotonic(), 0
 
     def look(*_: object) -> None:
-        nonlocal busy
-        before, busy = busy, _busy()
-        if busy - before < LEAST_BUSY:
+        nonlocal busy, looked, quiet
+        last, busy, since, looked = busy, _busy(), looked, time.monotonic()
+        stopped = looked - since > 1.5 * WAITS
+        quiet = 0 if stopped or busy - last >= LEAST_BUSY else quiet + 1
+        if quiet == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, look)
