@@ -23,6 +23,7 @@ from databazaar.service.lifecycle import (
     enter,
     enter_contract,
     locked_job,
+    noted,
     stays,
     tell_parties,
 )
@@ -148,6 +149,11 @@ def test_the_contracts_of_a_job_end_with_it(deal: Deal, state: JobState) -> None
     assert (second.state, first.state) == ("ended", "refused")
     assert second.ended_at is not None and first.ended_at is None
     assert (deal.job.reason, deal.job.reason_code) == ("the weather turned", "own-words")
+
+
+def test_words_are_noted_without_a_code(deal: Deal) -> None:
+    event = noted(deal.session, deal.job, "its files were looked at")
+    assert (event.detail, event.code) == ("its files were looked at", "")
 
 
 def test_why_a_job_stays_where_it_is_is_noted_once(deal: Deal) -> None:
