@@ -20,6 +20,7 @@ from databazaar.market.loop import play
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.samplers import Sampler
+from databazaar.training.parameters import vector_of
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -57,7 +58,7 @@ class Market:
         arbiter = Arbiter(consumer, providers, sampler, device="cpu", seed=seed)
         run = arbiter.begin(Accounts(arbiter.rules))
         play(run, arbiter.engine)
-        return self.test(run.state.best.params), dict(run.accounts.book.pay)
+        return self.test(vector_of(run.state.best.model)), dict(run.accounts.book.pay)
 
 
 Prices = Callable[[np.random.Generator, NDArray[np.int64]], Sequence[int]]

@@ -30,6 +30,7 @@ from databazaar.ledger import Drawn
 from databazaar.roster import RoundBudget
 from databazaar.training import Lesson
 from databazaar.training.averaging import AGGREGATOR, Proposed
+from databazaar.training.parameters import Parameters
 
 RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping()]
 ROWS, WIDTHS = 10, (7_850, 1_000_000)
@@ -50,7 +51,7 @@ def best_of(work: Callable[[], object], times: int, device: torch.device) -> flo
 def lesson_of(rule: Aggregator, updates: Tensor, drawn: Drawn) -> Lesson:
     params = torch.zeros_like(updates[0])
     memory = {AGGREGATOR: rule.init(params)}
-    return Lesson(params, memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains="shapley")
+    return Lesson(Parameters(params), memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains="shapley")
 
 
 def table(times: int, device: torch.device) -> None:

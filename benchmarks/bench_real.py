@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -33,7 +34,7 @@ from databazaar.config.jobs import Job, market_job
 from databazaar.config.template import written_market
 from databazaar.data.tables import Schema
 from databazaar.learning.metrics import metrics, softmax
-from databazaar.market.purchase import audit_outputs, own_rows_alone
+from databazaar.training import Model, Training
 
 OWN_ROWS, TEST_ROWS, FLIGHTS = 2_000, 10_000, 60_000
 
@@ -177,14 +178,15 @@ def one_market(tables: Tables, seed: int) -> list[float]:
         everything = np.concatenate([part[0] for part in [own, *parts]]), np.concatenate([p[1] for p in [own, *parts]])
         uniform = Arbiter(job.consumer, job.providers, Uniform(), seed=seed, stops=job.stops, engine=arbiter.engine)
         uniform.run()
-        market = judge.model(arbiter.parameters)
+        training = arbiter.training()
+        market = judge.model(training, arbiter.reached)
         alone = judge.peer(*own)
         return [
             market[0],
             alone[0],
-            judge.model(own_rows_alone(job.consumer))[0],
+            judge.model(training, training.own_rows_alone())[0],
             judge.peer(*everything)[0],
-            judge.model(uniform.parameters)[0],
+            judge.model(training, uniform.reached)[0],
             market[1],
             alone[1],
             len(report.rounds),
@@ -198,11 +200,9 @@ class _Judge:
     x: np.ndarray
     y: np.ndarray
 
-    def model(self, params: object) -> tuple[float, float]:
-        """Loss and accuracy (or R²) of our model with these parameters on the test rows."""
-        from dataclasses import replace
-
-        outputs = audit_outputs(replace(self.job.consumer, train=None, audit=(self.x, self.y)), params)  # type: ignore[arg-type]
+    def model(self, training: Training, model: Model) -> tuple[float, float]:
+        """Loss and accuracy (or R²) of a model of ours on the test rows."""
+        outputs = training.outputs(model, torch.from_numpy(self.x))
         return self._loss(softmax(outputs) if self.schema.task == "classification" else outputs.reshape(-1))
 
     def peer(self, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

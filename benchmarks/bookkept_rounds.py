@@ -11,6 +11,7 @@ from databazaar import OSMD, Arbiter, Consumer, Provider
 from databazaar.ledger import Drawn, Ledger, Settlement
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.state import Best, State
+from databazaar.training.parameters import Parameters
 
 
 class Rounds:
@@ -24,8 +25,10 @@ class Rounds:
         consumer = Consumer(np.zeros(3, dtype=np.float32), utility=lambda w: 0.0, budget=10**9, per_round=per_round)
         self.rules = Arbiter(consumer, parties, OSMD(0.01, 0.1), engine="loop").rules
         self.ledger = Ledger(self.rules, SqlStore.file(folder / "ledger.sqlite", "run"))
-        self.models = [torch.rand(parameters) for _ in range(2)]
-        self.moved = [model.view(-1) for model in self.models]  # the same numbers, and not the best model
+        self.models = [Parameters(torch.rand(parameters)) for _ in range(2)]
+        self.moved = [
+            Parameters(model.vector.view(-1)) for model in self.models
+        ]  # the same numbers, and not the best model
         self.improving = improving
         self.state = State(0, self.models[0], 0.0, None, self.rules.start(), {}, self.best(0))
         self.drawn = self.draw()
@@ -45,7 +48,7 @@ class Rounds:
         settled = self.rules.settle(state.sampler, drawn, gains, chances, None)
         result = Settlement(gains, [None] * len(gains), chances, settled.paid, number, None, number + 1, None)
         best = self.best(number + 1) if self.improving else state.best
-        params = best.params if self.improving else self.moved[(number + 1) % 2]
-        self.state = State(number + 1, params, number + 1, None, settled.state, state.memory, best)
+        model = best.model if self.improving else self.moved[(number + 1) % 2]
+        self.state = State(number + 1, model, number + 1, None, settled.state, state.memory, best)
         self.ledger.settle(number, drawn, result, self.state)
         self.drawn = self.draw()

@@ -114,7 +114,7 @@ def make(folder: Path, rounds: int, providers: int, per_round: int, sampler: str
         stopped = book.stopped(ledger.book)
     ledger.close(stopped, model)
     bulk.flush(Snapshot(ledger.book.rounds, pack({"sampler": state, "best": np.zeros(0)}), pack({"w": model.vector})))
-    run.finish_with(model.vector, Outline(), model.vector)
+    run.finish(model.vector, Outline(), model.vector)
     run.dispose()
 
 

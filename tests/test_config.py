@@ -98,7 +98,8 @@ def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
     by_kind = {key: settings for key, settings in shown.items() if key[1]}
     assert {("model", "cnn"), ("oracle", "stochastic-gradient")} <= set(by_kind)
     for (section, kind), settings in by_kind.items():
-        market = parse_market(changed((section, {"kind": kind, **settings})))
+        with_trees = [("model.kind", "trees")] if (section, kind) == ("learner", "boosting") else []
+        market = parse_market(changed((section, {"kind": kind, **settings}), *with_trees))
         assert plain(getattr(market, section)).items() >= {"kind": kind, **settings}.items()
     plain_sections = [(section, settings) for (section, kind), settings in shown.items() if not kind]
     for section, settings in plain_sections:
@@ -250,12 +251,12 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         (
             [("model.kind", "linear")],
             'model.kind = "linear" is for regression',
-            'use model.kind = "cnn" or "logistic" or "mlp", or change data.task',
+            'use model.kind = "cnn" or "logistic" or "mlp" or "trees", or change data.task',
         ),
         (
             [("model.kind", "logistic"), ("data.task", "regression")],
             'model.kind = "logistic" is for classification',
-            'use model.kind = "cnn" or "linear" or "mlp", or change data.task',
+            'use model.kind = "cnn" or "linear" or "mlp" or "trees", or change data.task',
         ),
         ([("model", {"kind": "cnn", "hidden": [3]})], "model.hidden is for kind", "remove hidden"),
         ([("model.hidden", [])], "model.hidden = [] has 0 entries, and needs 1 to 100", "such as [32]"),

@@ -16,6 +16,7 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
+from databazaar.training.parameters import vector_of
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult
 from databazaar.valuation.method import Context
 from databazaar.valuation.result import Tally
@@ -66,7 +67,7 @@ def test_seeds_in_lockstep_make_the_draws_that_they_make_alone() -> None:
         assert audit.record is not None
         drawn = [[access.provider for access in played.accesses] for played in audit.record.rounds]
         assert drawn == [[access.provider for access in played.accesses] for played in report.rounds]
-        np.testing.assert_allclose(run.state.params, alone.last_parameters, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(vector_of(run.state.model), alone.last_parameters, rtol=1e-4, atol=1e-5)
 
 
 def valued(

@@ -16,15 +16,17 @@ from databazaar.registry import Registry
 from databazaar.settings import check_settings, setting
 
 ModelKind = Literal["linear", "logistic", "mlp", "cnn"]
+"""Models with parameters: those that a provider can be asked to update."""
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 MOST_LAYERS, WIDEST = 100, 10**7
 
 
 class Flat:
     """A model that takes rows as they are. `hidden` are the sizes of its hidden layers, and a subclass says in `tasks`
-    what it is for."""
+    what it is for, and in `learner` who trains it where nobody is named."""
 
     hidden: tuple[int, ...] = ()
+    learner: ClassVar[str] = "averaging"
 
     def shape(self, width: int) -> tuple[int, ...]:
         """The form in which it takes a row of so many features."""
@@ -74,6 +76,7 @@ class CNN:
         without="a square of one channel",
     )
     kind: ClassVar[str] = "cnn"
+    learner: ClassVar[str] = "averaging"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
     hidden: ClassVar[tuple[int, ...]] = ()
 
@@ -101,7 +104,30 @@ class CNN:
         return shape
 
 
-MODELS = Registry("model", {one.kind: f"{__name__}:{one.__name__}" for one in (CNN, Linear, Logistic, MLP)})
+@dataclass(frozen=True)
+class Trees(Flat):
+    """Boosted trees, which LightGBM opens too. Missing values are NaN.
+
+    `categorical` are places of features that are codes 0, 1, 2, … of categories. In files `rising` and `falling` are
+    names of columns, from Python places of features.
+    """
+
+    rising: tuple[str | int, ...] = setting(
+        (), "columns of numbers: the answer never falls where one rises", example=("income",)
+    )
+    falling: tuple[str | int, ...] = setting(
+        (), "columns of numbers: the answer never rises where one rises", example=("debt",)
+    )
+    categorical: tuple[int, ...] = setting((), "places of features that are categories", in_files=False)
+    kind: ClassVar[str] = "trees"
+    learner: ClassVar[str] = "boosting"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+
+    def __post_init__(self) -> None:
+        check_settings(self, "model trees")
+
+
+MODELS = Registry("model", {one.kind: f"{__name__}:{one.__name__}" for one in (CNN, Linear, Logistic, MLP, Trees)})
 """Every built-in model by its kind."""
 
 FILTER_SIDE, FILTERS, CNN_HIDDEN = 5, 6, 120

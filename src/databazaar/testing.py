@@ -186,33 +186,36 @@ def check_learner(learner: Learner, *, rounds: int = 5) -> None:
     require_rebuilt(LEARNERS, learner)
     rng = np.random.default_rng(0)
     tables = [(rng.normal(size=(30, 3)).astype(np.float32), rng.integers(0, 2, 30)) for _ in range(4)]
-    consumer = Consumer("logistic", budget=100, holdout=tables[0], per_round=3)
+    consumer = Consumer(learner.example, budget=100, holdout=tables[0], per_round=3)
     providers, device = [Provider(f"p{i}", table) for i, table in enumerate(tables[1:])], torch.device("cpu")
-    evaluator = consumer.evaluator(device)
-    training = learner.training(Market(consumer, evaluator, Mean(), device, 0))
+    training = learner.training(Market(consumer, Mean(), device, seed=0, rounds=rounds))
     engine = make_engine("loop", consumer.task, providers, "cpu", learner.rows)
-    params, budget = consumer.initial_parameters(), RoundBudget(3, np.ones(3, dtype=np.int64))
-    memory, scores = training.init(params), evaluator.score(params[None])
+    model, budget = learner.begin(consumer), RoundBudget(3, np.ones(3, dtype=np.int64))
+    memory, scores = training.init(model), training.score(model)
     for round in range(rounds):
         drawn = Drawn(rng.integers(0, 3, 3), np.ones(3), budget)
         asked = drawn.asked[round % 2 :]  # in every second round the first one is set aside
-        replies = engine.query(Ask(params, asked, round, 0)).among(asked, drawn.asked, Code("quarantined"))
+        replies = engine.query(Ask(training.question(model), asked, round, 0)).among(
+            asked, drawn.asked, Code("quarantined")
+        )
         utility, loss = float(scores.utility[0]), None if scores.loss is None else float(scores.loss[0])
-        lesson = Lesson(params, memory, utility, loss, drawn, replies, round, spent=round / rounds)
-        given = params.clone(), {name: kept.clone() for name, kept in memory.items()}
-        learned, again = training.learn(lesson), training.learn(replace(lesson, memory=_stored(memory)))
+        lesson = Lesson(model, memory, utility, loss, drawn, replies, round, spent=round / rounds)
+        given = model.stored.array.copy(), {name: kept.clone() for name, kept in memory.items()}
+        learned = training.learn(lesson)
+        again = training.learn(replace(lesson, model=training.restored(given[0].copy()), memory=_stored(memory)))
         require(set(learned.gains) == set(drawn.asked), "everybody who was asked has a gain, None where it failed")
         failed = {i for i, gain in learned.gains.items() if gain is None}
         require(failed == set(learned.failures), "every gain of None has its reason, and no other has one")
         require(set(replies.failures) <= failed, "a reply that failed has no gain")
         require(all(math.isfinite(gain) for gain in learned.gains.values() if gain is not None), "gains must be finite")
         require(bool(np.isfinite(learned.scores.utility).all()), "the next model must have a finite utility")
-        same = torch.equal(learned.params, again.params) and learned.gains == again.gains
-        require(same, "learn must be a pure function, also of a memory that was stored")
-        kept = torch.equal(params, given[0]) and all(torch.equal(memory[name], given[1][name]) for name in memory)
+        same = learned.model.stored.hash == again.model.stored.hash and learned.gains == again.gains
+        require(same, "learn must be a pure function, also of a model and a memory that were stored")
+        kept = np.array_equal(model.stored.array, given[0])
+        kept = kept and all(torch.equal(memory[name], given[1][name]) for name in memory)
         require(kept, "learn must not change what it is given")
         require(set(learned.memory) == set(memory), "what is remembered has the same names in every round")
-        params, memory, scores = learned.params, learned.memory, learned.scores
+        model, memory, scores = learned.model, learned.memory, learned.scores
 
 
 def _stored(memory: Memory) -> Memory:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from io import FileIO
 from typing import Any
 
@@ -22,6 +23,17 @@ def hash_array(array: Array) -> str:
     digest = hashlib.sha256(f"{array.dtype.str}:{array.size}:".encode())
     digest.update(array.data)
     return digest.hexdigest()
+
+
+class HashedArray:
+    """An array with its hash, which is computed once, when it is first asked for."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = np.asarray(array, order="C")
+
+    @cached_property
+    def hash(self) -> str:
+        return hash_array(self.array)
 
 
 def pack(arrays: Mapping[str, Array]) -> bytes:

@@ -53,7 +53,7 @@ def test_the_best_model_is_the_first_of_the_highest_utility_in_the_ledger(curve:
     first = int(np.argmax(curve))
     assert (run.state.best.round, run.state.best.utility) == (first, curve[first])
     assert (audit.best.round, audit.best.utility) == (first, curve[first])
-    assert audit.delivered == audit.best.model == hash_vector(run.state.best.params)
+    assert audit.delivered == audit.best.model == run.state.best.model.stored.hash
     report = arbiter.run()
     assert (arbiter.parameters.tolist(), arbiter.last_parameters.tolist()) == ([first], [len(curve) - 1])
     assert report.model_hash == hash_vector(arbiter.parameters) == audit.delivered
@@ -133,11 +133,11 @@ def test_the_folder_holds_the_best_model_and_beside_it_the_last(tmp_path: Path) 
     task = arbiter.consumer.task
     assert torch.equal(task.layout.flatten(finished.model), arbiter.parameters)
     assert finished.evaluate((x, y))["log_loss"] == pytest.approx(report.best.loss, rel=1e-5)
-    assert torch.equal(RunFolder(path).delivered_parameters(), arbiter.parameters)
+    assert torch.equal(torch.from_numpy(RunFolder(path).delivered()), arbiter.parameters)
     assert RunFolder(path).audit().ok
     shutil.copy(path / LAST / Path(MODEL).name, path / MODEL)
     with pytest.raises(BazaarError, match=r"it was changed.*put the old file back"):
-        RunFolder(path).delivered_parameters()
+        RunFolder(path).delivered()
     assert "does not hold the model that the ledger names" in RunFolder(path).audit().message
 
 

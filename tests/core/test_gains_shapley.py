@@ -18,6 +18,7 @@ from databazaar.ledger import Drawn
 from databazaar.roster import RoundBudget
 from databazaar.training import Lesson
 from databazaar.training.averaging import AGGREGATOR, Proposed
+from databazaar.training.parameters import Parameters
 
 Vector = np.ndarray
 
@@ -105,7 +106,7 @@ def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_m
     w, first, own = (torch.from_numpy(rng.normal(size=3)) for _ in range(3))
     drawn = Drawn(np.array([0, 1, 0]), np.ones(3), RoundBudget(9, np.ones(2, dtype=np.int64)))
     replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: Code("no-answer")})
-    lesson = Lesson(w, {AGGREGATOR: w.new_empty(0)}, 0.0, None, drawn, replies, round=0, gains="shapley")
+    lesson = Lesson(Parameters(w), {AGGREGATOR: w.new_empty(0)}, 0.0, None, drawn, replies, round=0, gains="shapley")
     models = Proposed(Mean(), lesson, 1.0, own).models.double().numpy()
     exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])
     assert utility(models[0]) - utility(models[2]) == pytest.approx(exact[0] + exact[1], abs=1e-5)

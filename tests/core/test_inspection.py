@@ -130,7 +130,7 @@ def test_verdicts_from_a_sketch_are_those_from_whole_vectors(monkeypatch: pytest
         monkeypatch.setattr(memory_module, "SIZE", size)
         run = digits_market()
         detector, ids = run.rules.detector(run.state.sampler), run.rules.terms.roster.ids
-        assert run.state.watch["sums"].shape[1] == min(size, len(run.state.params))
+        assert run.state.watch["sums"].shape[1] == min(size, run.state.model.size)
         flagged = [id for id, is_flagged in zip(ids, detector.flagged, strict=True) if is_flagged]
         merged = {ids[i]: ids[arm] for i, arm in enumerate(detector.arm.tolist()) if arm != i}
         found.append((flagged, merged, run.accounts.book.failures.get("p7", 0) > 0))

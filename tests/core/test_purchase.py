@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from cli_markets import edit, table, write_market
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from databazaar import Arbiter, BazaarError, Consumer, Provider, judge_purchase, load_run
@@ -24,10 +25,12 @@ from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.ledger.chain import Entry
 from databazaar.market.loop import play
-from databazaar.market.purchase import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
+from databazaar.market.purchase import NOTHING_BETTER, alternative
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
 from databazaar.runs.purchase import MARKET, OWN, SINGLE, UNIFORM, EvaluatedModel, PurchaseEvaluation
+from databazaar.training import Model
+from databazaar.training.parameters import vector_of
 
 
 def rows_of(rng: np.random.Generator, size: int, flip: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -83,10 +86,10 @@ def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbit
     assert worth.against("nothing") is None and worth.notes == ()
     own = worth.against(OWN)
     assert own is not None and arbiter.consumer.audit is not None
-    outputs = torch.from_numpy(audit_outputs(arbiter.consumer, own_rows_alone(arbiter.consumer)))
+    outputs = torch.from_numpy(on_audit(arbiter, arbiter.training().own_rows_alone()))
     losses = torch.nn.functional.cross_entropy(outputs, arbiter.consumer.audit[1], reduction="none").numpy()
     assert own.metrics["log_loss"] == pytest.approx(losses.mean(), rel=1e-6)
-    mine = torch.from_numpy(audit_outputs(arbiter.consumer, arbiter.parameters))
+    mine = torch.from_numpy(on_audit(arbiter, arbiter.reached))
     ahead = losses - torch.nn.functional.cross_entropy(mine, arbiter.consumer.audit[1], reduction="none").numpy()
     assert own.error == pytest.approx(ahead.std(ddof=1) / 80**0.5, rel=1e-6)
 
@@ -94,10 +97,15 @@ def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbit
 def test_judging_changes_neither_the_model_nor_the_ledger(bought: tuple[Arbiter, PurchaseEvaluation, Path]) -> None:
     arbiter, worth, path = bought
     before, audit = arbiter.parameters.clone(), RunFolder(path).audit()
-    again = judge_purchase(arbiter, RunFolder(path).report(), bought=before)
+    again = judge_purchase(arbiter, RunFolder(path).report(), bought=before.numpy())
     assert again == worth
     assert torch.equal(arbiter.parameters, before)
     assert audit.ok and RunFolder(path).audit().head == audit.head
+
+
+def on_audit(arbiter: Arbiter, model: Model) -> NDArray[np.float64]:
+    assert arbiter.consumer.audit is not None
+    return arbiter.training().outputs(model, arbiter.consumer.audit[0])
 
 
 def on(rows: Any) -> Examples:
@@ -106,26 +114,29 @@ def on(rows: Any) -> Examples:
 
 
 def test_own_rows_alone_are_all_rows_but_the_audits() -> None:
-    consumer, _ = market()
+    consumer, providers = market()
     assert consumer.own_fit is not None
     train, holdout, start = on(consumer.train), on(consumer.holdout), consumer.untrained_parameters()
-    assert torch.equal(own_rows_alone(consumer), refit(consumer.task, start, train, holdout, consumer.own_fit))
-    consumer, _ = market(train=False)
+    alone = refit(consumer.task, start, train, holdout, consumer.own_fit)
+    assert torch.equal(vector_of(Arbiter(consumer, providers).training().own_rows_alone()), alone)
+    consumer, providers = market(train=False)
     x, y = on(consumer.holdout)
     fit, judge = (torch.from_numpy(part) for part in split_rows(y.numpy(), (0.75, 0.25)))
     parts = (x[fit], y[fit]), (x[judge], y[judge])
     found = fit_own_rows(consumer.task, consumer.untrained_parameters(), *parts)
-    assert torch.equal(own_rows_alone(consumer), refit(consumer.task, consumer.untrained_parameters(), *parts, found))
+    alone = refit(consumer.task, consumer.untrained_parameters(), *parts, found)
+    assert torch.equal(vector_of(Arbiter(consumer, providers).training().own_rows_alone()), alone)
 
 
 def test_own_rows_alone_are_about_as_good_as_a_peer_on_the_same_rows() -> None:
     """Else the market would be compared with a straw man."""
-    consumer, _ = market(seed=3, train=False)
+    consumer, providers = market(seed=3, train=False)
     (x, y), (new, true) = on(consumer.holdout), on(consumer.audit)
     assert isinstance(x, torch.Tensor) and isinstance(new, torch.Tensor)
     peer = LogisticRegression(max_iter=500).fit(x.numpy(), y.numpy())
     theirs = float(-np.log(peer.predict_proba(new.numpy())[np.arange(80), true.numpy()]).mean())
-    outputs = torch.from_numpy(audit_outputs(consumer, own_rows_alone(consumer)))
+    arbiter = Arbiter(consumer, providers)
+    outputs = torch.from_numpy(on_audit(arbiter, arbiter.training().own_rows_alone()))
     assert float(torch.nn.functional.cross_entropy(outputs, true)) < theirs + 0.1
 
 

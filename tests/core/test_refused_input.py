@@ -31,6 +31,10 @@ def data(x: Any, y: Any) -> Callable[[], object]:
     return lambda: Provider("north", data=(x, y))
 
 
+def sold(x: Any, y: Any) -> Callable[[], object]:
+    return lambda: Arbiter(consumer(), [Provider("north", data=(x, y))])
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "unknown utility": (
         lambda: consumer(utility="joy"),
@@ -62,7 +66,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "data that are elsewhere": (lambda: Provider("p").dataset, "provider p keeps its data to itself"),
     "rows without targets": (data(ROWS, CLASSES[:2]), "provider north: 3 rows of features and 2 targets: give one of"),
     "no rows": (data([], []), "provider north: 0 rows of features and 0 targets"),
-    "NaN among features": (data([[0.0], [np.nan]], [0, 1]), "provider north: the data hold NaN or infinity: remove"),
+    "NaN among features": (
+        sold([[0.0, 0.0], [np.nan, 0.0]], [0, 1]),
+        "provider north: the data hold NaN or infinity: remove",
+    ),
     "infinity among targets": (data(ROWS, [0.0, 1.0, np.inf]), "provider north: the data hold NaN or infinity"),
     "rows of words": (data([["a"], ["b"]], [0, 1]), "provider north: the data are not numbers in rows"),
     "rows of two lengths": (data([[1.0], [1.0, 2.0]], [0, 1]), "provider north: the data are not numbers in rows"),

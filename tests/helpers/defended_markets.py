@@ -12,7 +12,6 @@ import torch
 from databazaar import Uniform
 from databazaar.codes import Code
 from databazaar.defence import Defence, Findings
-from databazaar.learning.models import hash_vector
 from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
@@ -20,9 +19,10 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import ProviderTerms, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.stops import STOPS, Budget
+from databazaar.training.parameters import Parameters
 from own_samplers import Valued
 
-MODEL = torch.zeros(1)
+MODEL = Parameters(torch.zeros(1))
 EVERY_RULE = Defence(owners=True, alike=0.7, screen=3.0, leak=0.01, data=2.5, cap=0.4)
 Measured = Callable[[int, Drawn], tuple[dict[int, float | None], Findings | None]]
 """The gains of those asked in a round, and the findings."""
@@ -54,7 +54,7 @@ def rules_with(
             **({} if defence.off else {"defence": defence.settings()}),
         },
         bounded_utility=False,
-        initial_model=hash_vector(MODEL),
+        initial_model=MODEL.stored.hash,
         **limits,
     )
     return RuleBook(terms, sampler, payment, (Budget(),))

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from databazaar import files
 from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Snapshot, snapshot_files
-from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
+from databazaar.vectors import HashedArray
 
 LEDGER = "ledger.sqlite"
 CALLS = ("open", "rename", "unlink", "fsync")

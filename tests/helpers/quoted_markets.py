@@ -19,6 +19,7 @@ from databazaar.roster import ProviderTerms, Roster, RoundBudget
 from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable
 from databazaar.stops import Budget
+from databazaar.training.parameters import Parameters
 from own_samplers import Valued
 
 
@@ -97,7 +98,7 @@ def played(rules: RuleBook, failing: float = 0.0, gain: float = 1.0) -> Book:
     """A whole run without a model: gains are random, about as large as `gain`, and some replies fail."""
     accounts, state = Accounts(rules), rules.start()
     rng = np.random.default_rng(rules.terms.seed)
-    nothing = torch.zeros(0)
+    nothing = Parameters(torch.zeros(0))
     standing = State(0, nothing, 0.0, None, np.zeros(0), {}, Best(0, nothing, 0.0))  # only a ledger looks at it
     while rules.stopped(accounts.book) is None:
         round, drawn = accounts.book.rounds, rules.draw(state, accounts.book)

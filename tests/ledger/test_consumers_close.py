@@ -205,7 +205,7 @@ def test_a_close_that_a_resume_finds_is_finished_as_it_is(
 ) -> None:
     path = interrupted(make_vector_market, tmp_path / "run")
     with monkeypatch.context() as patch, pytest.raises(LightsOutError):
-        patch.setattr(RunFolder, "finish_with", lambda *_: (_ for _ in ()).throw(LightsOutError()))
+        patch.setattr(RunFolder, "finish", lambda *_: (_ for _ in ()).throw(LightsOutError()))
         close_run(path)
     assert arbiter(make_vector_market).run(path).ledger_head == RunFolder(closed).audit().head
 

@@ -20,11 +20,11 @@ from databazaar.aggregators import CentredClipping
 from databazaar.canonical import GENESIS
 from databazaar.errors import BazaarError
 from databazaar.ledger import Snapshot, snapshot_files
-from databazaar.ledger.snapshot_files import ArrayFile, HashedArray
+from databazaar.ledger.snapshot_files import ArrayFile
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.close import close_run
 from databazaar.runs.folder import RunFolder
-from databazaar.vectors import pack
+from databazaar.vectors import HashedArray, pack
 from killed_store import LEDGER, Players, best, entry, model
 from small_markets import MakeMarket
 

@@ -16,13 +16,12 @@ from databazaar.defence import Findings
 from databazaar.ledger import Drawn, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot, Terms, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.rounds import Scores
-from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, PricePerAccess
 from databazaar.roster import Roster
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS, Budget
-from databazaar.vectors import hash_array, hash_packed, pack
+from databazaar.vectors import HashedArray, hash_array, hash_packed, pack
 from defended_markets import play, scripted_rules
 from forging import reseal
 from records import record_of

@@ -18,9 +18,9 @@ from databazaar import Arbiter, LedgerError
 from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Ledger, Snapshot
 from databazaar.ledger.chain import Fields
-from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.loop import play
+from databazaar.vectors import HashedArray
 from small_markets import MakeMarket
 
 

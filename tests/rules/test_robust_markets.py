@@ -27,6 +27,7 @@ from databazaar.roster import RoundBudget
 from databazaar.runs.folder import RunFolder
 from databazaar.training import Lesson
 from databazaar.training.averaging import AGGREGATOR, Proposed
+from databazaar.training.parameters import Parameters
 from small_markets import torch_market
 
 ROBUST: list[Aggregator] = [Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping()]
@@ -84,7 +85,7 @@ def test_gains_are_those_of_what_the_aggregator_reaches_and_shapley_gains_those_
     w, step = torch.zeros(6), 0.5
     drawn = Drawn(np.arange(rows), np.ones(rows), RoundBudget(rows, np.ones(rows, dtype=np.int64)))
     memory = {AGGREGATOR: aggregator.init(w)}
-    lesson = Lesson(w, memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains=gains)
+    lesson = Lesson(Parameters(w), memory, 0.0, None, drawn, Replies(updates, {}), round=0, gains=gains)
     models = Proposed(aggregator, lesson, step).models
 
     def reached(taken: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from databazaar.roster import RoundBudget
 from databazaar.testing import check_learner
 from databazaar.training import Lesson
 from databazaar.training.in_run import FIRST, SECOND, STEPS, InRunTraining
+from databazaar.training.parameters import Parameters, vector_of
 from small_markets import blobs
 
 
@@ -57,9 +58,11 @@ def begun(rule: InRun, tables: Mapping[int, Table], draws: list[int]) -> tuple[I
     run = arbiter.begin(Accounts(arbiter.rules))
     assert isinstance(run.training, InRunTraining)
     state = run.state
-    answers = Replies(state.params.new_empty(len(set(draws)), 0), {}, rows={i: tables[i] for i in dict.fromkeys(draws)})
+    answers = Replies(
+        vector_of(state.model).new_empty(len(set(draws)), 0), {}, rows={i: tables[i] for i in dict.fromkeys(draws)}
+    )
     chosen = drawn(draws, len(tables))
-    return run.training, Lesson(state.params, state.memory, state.utility, state.loss, chosen, answers, round=0)
+    return run.training, Lesson(state.model, state.memory, state.utility, state.loss, chosen, answers, round=0)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -79,8 +82,8 @@ def test_the_steps_are_those_of_plain_pytorch(optimizer: str) -> None:
         nn.utils.clip_grad_norm_(plain.parameters(), 0.3)
         steps.step()
         ours = torch.cat([part.detach().ravel() for part in plain.parameters()])
-        torch.testing.assert_close(learned.params, ours, atol=2e-6, rtol=1e-5)
-        lesson = replace(lesson, params=learned.params, memory=learned.memory)
+        torch.testing.assert_close(vector_of(learned.model), ours, atol=2e-6, rtol=1e-5)
+        lesson = replace(lesson, model=learned.model, memory=learned.memory)
     assert float(learned.memory[STEPS]) == 4
 
 
@@ -90,7 +93,7 @@ def exact_values(training: InRunTraining, lesson: Lesson) -> dict[int, float]:
     assert model is not None
 
     def gradient(table: Examples) -> Tensor:
-        leaf = lesson.params.clone().requires_grad_()
+        leaf = vector_of(lesson.model).clone().requires_grad_()
         outputs = torch.func.functional_call(model, training.task.layout.unflatten(leaf), (table[0],))
         return torch.autograd.grad(loss(outputs, table[1]), leaf)[0].double()
 
@@ -105,7 +108,7 @@ def test_gains_are_first_order_values_of_parts(seed: int, draws: list[int]) -> N
     tables = {i: rows(10 * seed + i, 20 + 15 * i, flip=0.4 * i) for i in range(3)}
     training, lesson = begun(InRun(rate=0.01, batch_size=64, least_steps=1, warm_up=0), tables, draws)
     first = training.learn(lesson)
-    lesson = replace(lesson, params=first.params, memory=first.memory, round=1)
+    lesson = replace(lesson, model=first.model, memory=first.memory, round=1)
     learned = training.learn(lesson)
     total = sum(len(tables[i][1]) for i in draws)
     rate, steps = 0.01, -(-sum(len(tables[i][1]) for i in set(draws)) // 64)
@@ -134,19 +137,20 @@ def test_who_is_drawn_twice_counts_twice() -> None:
     twice, lesson = begun(rule, tables, [0, 1, 0])
     copies, apart = begun(rule, {**tables, 2: tables[0]}, [0, 1, 2])
     one, other = twice.learn(lesson), copies.learn(apart)
-    torch.testing.assert_close(one.params, other.params, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(vector_of(one.model), vector_of(other.model), atol=1e-6, rtol=1e-5)
     assert one.gains[0] == pytest.approx(other.gains[0], rel=1e-4)
 
 
 def test_what_is_given_is_not_written_to() -> None:
     training, lesson = begun(InRun(), {0: rows(1)}, [0])
-    lesson = replace(lesson, params=lesson.params.clone(), memory={k: v.clone() for k, v in lesson.memory.items()})
-    before = lesson.params.clone(), {name: kept.clone() for name, kept in lesson.memory.items()}
+    model, memory = Parameters(vector_of(lesson.model).clone()), {k: v.clone() for k, v in lesson.memory.items()}
+    lesson = replace(lesson, model=model, memory=memory)
+    before = vector_of(lesson.model).clone(), {name: kept.clone() for name, kept in lesson.memory.items()}
     one, again = training.learn(lesson), training.learn(lesson)
-    torch.testing.assert_close(lesson.params, before[0], atol=0, rtol=0)
+    torch.testing.assert_close(vector_of(lesson.model), before[0], atol=0, rtol=0)
     assert all(torch.equal(lesson.memory[name], kept) for name, kept in before[1].items())
-    assert torch.equal(one.params, again.params) and one.gains == again.gains
-    assert not torch.equal(one.params, lesson.params) and set(one.memory) == {FIRST, SECOND, STEPS}
+    assert torch.equal(vector_of(one.model), vector_of(again.model)) and one.gains == again.gains
+    assert not torch.equal(vector_of(one.model), vector_of(lesson.model)) and set(one.memory) == {FIRST, SECOND, STEPS}
 
 
 class Logarithm(nn.Module):
@@ -183,17 +187,18 @@ def test_rows_without_a_loss_are_found_beyond_those_that_are_judged() -> None:
     consumer = Consumer(Logarithm(), holdout=(x.exp(), y), budget=100, per_round=2)
     arbiter = Arbiter(consumer, [Provider(str(i), table) for i, table in tables.items()], learner=InRun(judged=20))
     run = arbiter.begin(Accounts(arbiter.rules))
-    state, answers = run.state, Replies(run.state.params.new_empty(2, 0), {}, rows=tables)
-    lesson = Lesson(state.params, state.memory, state.utility, state.loss, drawn([0, 1], 2), answers, round=0)
+    state, answers = run.state, Replies(vector_of(run.state.model).new_empty(2, 0), {}, rows=tables)
+    lesson = Lesson(state.model, state.memory, state.utility, state.loss, drawn([0, 1], 2), answers, round=0)
     learned = run.training.learn(lesson)
     assert set(learned.failures) == {1} and learned.gains[1] is None and learned.gains[0] is not None
-    assert bool(torch.isfinite(learned.params).all()) and not torch.equal(learned.params, state.params)
+    reached = vector_of(learned.model)
+    assert bool(torch.isfinite(reached).all()) and not torch.equal(reached, vector_of(state.model))
 
 
 def test_a_step_that_loses_the_utility_is_not_taken() -> None:
     training, lesson = begun(InRun(rate=1e38, warm_up=0, clip=1e30), {0: rows(1)}, [0])
     learned = training.learn(lesson)
-    assert torch.equal(learned.params, lesson.params) and learned.memory is lesson.memory
+    assert torch.equal(vector_of(learned.model), vector_of(lesson.model)) and learned.memory is lesson.memory
     assert float(learned.scores.utility[0]) == lesson.utility
 
 

@@ -131,17 +131,29 @@ def _line(name: str, value: float, ends: tuple[float, float]) -> str:
 
 
 def export(
-    folder: From, out: Annotated[Path | None, typer.Option(help="The ONNX file.  [default: RUN/model.onnx]")] = None
+    folder: From,
+    out: Annotated[
+        Path | None, typer.Option(help="The file.  [default: RUN/model.onnx, or RUN/model.txt for trees]")
+    ] = None,
 ) -> None:
-    """Writes the bought model as ONNX: encoded features in, answers out. The preprocessing stays in schema.json."""
-    from databazaar.runs.onnx import export_onnx
+    """Writes the bought model as ONNX, or trees as LightGBM's file. The preprocessing stays in schema.json."""
+    from databazaar.models import Trees
     from databazaar.runs.trained import load
 
-    path = folder / "model.onnx" if out is None else out
-    difference = export_onnx(load(folder), path)
+    trained = load(folder)
+    if trained.card.form is not None and trained.card.form.kind == Trees.kind:
+        from databazaar.runs.lightgbm_file import export_lightgbm
+
+        path, peer = folder / "model.txt" if out is None else out, "lightgbm"
+        difference = export_lightgbm(trained, path)
+    else:
+        from databazaar.runs.onnx import export_onnx
+
+        path, peer = folder / "model.onnx" if out is None else out, "onnxruntime"
+        difference = export_onnx(trained, path)
     checked = (
-        "not checked, because onnxruntime is not installed"
+        f"not checked, because {peer} is not installed"
         if difference is None
-        else f"checked with onnxruntime: its answers are ours to within {difference:.1g}"
+        else f"checked with {peer}: its answers are ours to within {difference:.1g}"
     )
     say(f"{path} is written; {checked}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from databazaar.config.jobs import Job, job_of
 from databazaar.config.market_data import Tables, Use, data_of, uses_of
@@ -18,22 +18,24 @@ from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSet
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.schema import TableFaults
 from databazaar.display import duration
-from databazaar.learners import InRun
-from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
+from databazaar.learning.oracles import Oracle
+from databazaar.ledger import Accounts
+from databazaar.market.loop import play_round
 from databazaar.parties import Provider
 from databazaar.payments import PricePerAccess
-from databazaar.randomness import oracle_key
 from databazaar.roster import Roster
 from databazaar.settings import Faults as Noted
 from databazaar.settings import read
 
 AnySection = TypeVar("AnySection")
+QUICK = 5.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a run will take. `rounds` are of full length; `shortens` says whether there may be more and shorter ones.
-    `seconds` are those of one ask after the other; None where providers answer from elsewhere."""
+    Trees have no `parameters`. `seconds` is None where providers answer from elsewhere."""
 
     rounds: int
     accesses: int
@@ -48,10 +50,8 @@ class Estimate:
         rows = f", each on about {self.rows_per_ask:,} rows" if self.rows_per_ask else ""
         took = f"; it takes about {duration(self.seconds)}, or less" if self.seconds is not None else ""
         rounds = f"about {self.rounds:,} rounds{' or more' if self.shortens else ''}"
-        return (
-            f"{rounds} and {self.accesses:,} accesses{rows}, for a model of {self.features:,} "
-            f"features and {self.parameters:,} parameters{took}"
-        )
+        size = f" and {self.parameters:,} parameters" if self.parameters else ""
+        return f"{rounds} and {self.accesses:,} accesses{rows}, for a model of {self.features:,} features{size}{took}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def check_market(path: Path) -> Checked:
     data = _section(DataSettings, settings.get("data"))
     if data is None:
         return Checked(faults.found)
-    tables = Tables(data, _uses(settings, data), folder, faults, profiled=True)
+    kind = market.model.kind if market is not None else ""
+    tables = Tables(data, _uses(settings, data), folder, faults, profiled=True, model=kind)
     job = None
     if market is not None and not faults.found:
         job = faults.caught(lambda: job_of(market, folder, data_of(market, folder, tables)))
@@ -123,9 +124,8 @@ def _section(section: type[AnySection], given: object) -> AnySection | None:
 
 
 def estimate(job: Job) -> Estimate:
-    """One ask of a provider of middling size is timed, and one look at the hold-out."""
+    """One round is played and timed where the rows are here, and nothing is kept of it."""
     consumer = job.consumer
-    params = consumer.initial_parameters()
     most = min(consumer.budget, *consumer.limits.values()) if consumer.limits else consumer.budget
     sellers = [provider for provider in job.providers if provider.price <= most]
     price = float(np.mean([provider.price for provider in sellers]))
@@ -133,35 +133,37 @@ def estimate(job: Job) -> Estimate:
     accesses = min(int(consumer.budget // price), sum(cap if cap is not None else consumer.budget for cap in caps))
     pace = consumer.per_round if consumer.most_per_round is None else int(consumer.most_per_round // price)
     per_round = max(1, min(consumer.per_round, pace))
-    local = sorted((p for p in job.providers if p.data is not None), key=lambda p: len(p.dataset[0]))
-    rows, seconds = None, None
-    if local and consumer.task.model is not None:
-        middle = local[len(local) // 2]
-        key, oracle = oracle_key(job.seed, 0, middle.id), _work(job, middle)
-        rows = int(np.mean([(oracle.batches(len(p.dataset[0]), key) >= 0).sum() for p in local]))
-        evaluator = consumer.evaluator(torch.device("cpu"))
-        took = []
-        for _ in range(2):  # the first time also warms up
-            began = time.perf_counter()
-            compute_update(oracle, consumer.task, middle.dataset, params, 0, key)
-            evaluator.score(params[None])
-            took.append(time.perf_counter() - began)
-        seconds = accesses * min(took)
+    local = [p for p in job.providers if p.data is not None]
+    rounds = max(1, accesses // per_round)
+    rows = int(np.mean([_rows_of(job, provider) for provider in local])) if local else None
     features = int(np.prod(consumer.holdout[0].shape[1:])) if consumer.holdout is not None else 0
     return Estimate(
-        rounds=max(1, accesses // per_round),
+        rounds=rounds,
         accesses=accesses,
         rows_per_ask=rows,
         features=features,
-        parameters=len(params),
-        seconds=seconds,
+        parameters=consumer.parameter_count,
+        seconds=rounds * _seconds_of_a_round(job) if local else None,
         shortens=job.sampler.wants.short_rounds,
     )
 
 
-def _work(job: Job, provider: Provider) -> Oracle:
-    """What an access makes a provider's rows go through: its oracle, or the steps of a learner that asks for rows."""
-    if isinstance(job.learner, InRun):
-        return LocalSGD(batch_size=job.learner.batch_size, steps=-(-job.learner.rows // job.learner.batch_size))
+def _rows_of(job: Job, provider: Provider) -> int:
+    """The rows that an access uses."""
+    count = len(provider.dataset[1])
+    if job.learner.rows is not None:
+        return min(count, job.learner.rows)
     assert isinstance(provider.oracle, Oracle)
-    return provider.oracle
+    return int((provider.oracle.batches(count, key=0) >= 0).sum())
+
+
+def _seconds_of_a_round(job: Job) -> float:
+    """The first round also warms up, so it is played once more, if that is quick."""
+    with job.consumer.limited_threads(), closing(replace(job, engine="vectorized").arbiter()) as arbiter:
+        run, took = arbiter.begin(Accounts(arbiter.rules)), list[float]()
+        drawn = arbiter.rules.draw(run.state.sampler, run.accounts.book)
+        while not took or (len(took) < 2 and took[0] < QUICK):
+            began = time.perf_counter()
+            play_round(run, drawn, arbiter.engine)
+            took.append(time.perf_counter() - began)
+    return min(took)

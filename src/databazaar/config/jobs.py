@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from torch import nn
+
 from databazaar.aggregators import Aggregator
 from databazaar.config.chosen_rules import oracle_settings, payment_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
@@ -17,6 +20,7 @@ from databazaar.config.sections import FederationSettings, ProviderSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.tables import Schema, TableReference
+from databazaar.data.tree_features import TreeFeatures
 from databazaar.defence import Defence
 from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
@@ -28,7 +32,7 @@ from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.inspection.coverage import NO_DEFENCE, MarketShape, blind_spots, meaning
-from databazaar.models import ModelForm
+from databazaar.models import ModelForm, Trees
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
@@ -97,14 +101,14 @@ class Job:
     def blind_spots(self, accesses: int) -> tuple[str, ...]:
         """The defence's rules that cannot work here, where so many accesses can be bought."""
         consumer, judged = self.consumer, self.consumer.judged_rows
-        owners, parameters = [p.owner for p in self.providers], len(consumer.untrained_parameters())
+        owners, parameters = [p.owner for p in self.providers], consumer.parameter_count
         rows = 0 if judged is None else len(judged[1])
         return blind_spots(self.defence, MarketShape(owners, consumer.per_round, rows, parameters, accesses))
 
     @property
     def can_be_judged(self) -> bool:
         """Whether the consumer has rows to audit a purchase by."""
-        return self.consumer.audit is not None and self.consumer.task.model is not None
+        return self.consumer.audit is not None and not isinstance(self.consumer.model, np.ndarray)
 
 
 def market_job(path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None, profiled: bool = False) -> Job:
@@ -215,11 +219,8 @@ def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
     train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
-    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, market.built("model").hidden)
-    refuse_large_model(form, min(market.per_round, len(market.providers)))
-    model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
     return Consumer(
-        model,
+        _model(market, data, tuple(holdout[0].shape[1:])),
         budget=market.budget_minor,
         holdout=holdout,
         utility=market.built("utility"),
@@ -230,6 +231,17 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         audit=audit,
         **market.limits_minor,
     )
+
+
+def _model(market: MarketFile, data: MarketData, inputs: tuple[int, ...]) -> nn.Module | Trees:
+    chosen = market.built("model")
+    if isinstance(chosen, Trees):
+        features = TreeFeatures(data.schema)
+        rising, falling = (features.placed(getattr(chosen, name), f"model.{name}") for name in ("rising", "falling"))
+        return Trees(rising, falling, features.categorical)
+    form = ModelForm(chosen.kind, inputs, data.schema.outputs, chosen.hidden)
+    refuse_large_model(form, min(market.per_round, len(market.providers)))
+    return build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
 
 
 def demo_job(budget: int, seed: int) -> Job:

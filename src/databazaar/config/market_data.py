@@ -20,6 +20,7 @@ from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.data.profiler import Profiler, column_uses
 from databazaar.data.schema import FirstFault, TableFaults
 from databazaar.data.tables import Array, Schema, TableFile, read_table
+from databazaar.data.tree_features import Encoding, encoding_of
 from databazaar.errors import BazaarError
 from databazaar.learning.split import split_rows
 
@@ -87,19 +88,25 @@ def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | Non
 
 class Tables:
     """What was read of a market's tables, by the file as market.toml names it, relative to `folder`. They are read one
-    after the other; only the hold-out's frame is kept to the end. Where the hold-out is at fault there is no `schema`,
-    and the tables are encoded by those of its columns which are not."""
+    after the other; only the hold-out's frame is kept to the end. They are encoded for a kind of `model`. Where the
+    hold-out is at fault there is no `schema`, and the tables are encoded by those of its columns which are not."""
 
     def __init__(
-        self, data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: TableFaults, profiled: bool
+        self,
+        data: DataSettings,
+        uses: Sequence[tuple[Use, Path]],
+        folder: Path,
+        faults: TableFaults,
+        profiled: bool,
+        model: str,
     ) -> None:
         self.schema: Schema | None = None
         self.encoded: dict[Path, EncodedTable] = {}
         self.digests: dict[str, str] = {}
         self.notes: list[Note] = []
         self.profile: MarketProfile | None = None
-        self._data, self._faults = data, faults
-        self._encoding: Schema | None = None
+        self._data, self._faults, self._model = data, faults, model
+        self._encoding: Encoding | None = None
         self._profiles: dict[tuple[Use, Path], TableProfile] = {}
         holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
         self._profiler = None if holdout is None else self._learned(holdout, profiled)
@@ -122,7 +129,8 @@ class Tables:
     def _learned(self, holdout: TableFile, profiled: bool) -> Profiler | None:
         """Learns the encoding; gives what compares tables with the hold-out, where they are `profiled`."""
         data, before = self._data, self._faults.found
-        schema = self._encoding = self._faults.caught(lambda: fit_schema(data, holdout, self._faults))
+        schema = self._faults.caught(lambda: fit_schema(data, holdout, self._faults))
+        self._encoding = None if schema is None else encoding_of(schema, self._model)
         self.schema = schema if self._faults.found == before else None
         if not profiled or schema is None or not schema.columns:
             return None  # there is nothing to compare others with
@@ -179,7 +187,8 @@ class MarketData:
 
 def load_data(market: MarketFile, folder: Path, profiled: bool = False) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
-    return data_of(market, folder, Tables(market.data, uses_in(market), folder, FirstFault(), profiled))
+    tables = Tables(market.data, uses_in(market), folder, FirstFault(), profiled, market.model.kind)
+    return data_of(market, folder, tables)
 
 
 def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
@@ -187,7 +196,7 @@ def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
     schema, where = tables.schema, str(folder / market.data.holdout)
     assert schema is not None  # a hold-out without one is at fault
     try:
-        market.built("model").shape(schema.width)
+        market.built("model").shape(encoding_of(schema, market.model.kind).width)
     except BazaarError as error:
         raise BazaarError(f"{where}: {error}") from None
     parts = divided(market, tables.encoded[market.data.holdout], where)

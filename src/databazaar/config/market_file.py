@@ -29,7 +29,7 @@ from databazaar.config.sections import (
 )
 from databazaar.errors import BazaarError
 from databazaar.learners.protocol import LEARNERS
-from databazaar.models import MODELS
+from databazaar.models import MODELS, Flat
 from databazaar.money import Currency
 from databazaar.oracles import ORACLES
 from databazaar.payments.protocol import PAYMENTS
@@ -162,6 +162,14 @@ class MarketFile:
     def _learner_faults(self) -> Iterator[str]:
         """What a learner that trains on rows has no use for."""
         kind, first = self.learner.kind, {one.name: one.default for one in declared(MarketFile)}
+        wanted = _learner_of(self.model.kind)
+        if "boosting" in (kind, wanted) and kind != wanted:
+            yield Fault(
+                f'learner.kind = "{kind}" does not train model.kind = "{self.model.kind}": use "{wanted}", or leave '
+                "learner.kind out",
+                "learner.kind",
+            )
+            return
         if kind == "averaging":
             return
         for section in ("oracle", "aggregator", "training"):
@@ -170,13 +178,13 @@ class MarketFile:
         if self.engine.kind not in ("vectorized", "loop"):
             yield Fault(
                 f'learner.kind = "{kind}" needs the providers\' rows in one place, and engine.kind = '
-                f'"{self.engine.kind}" leaves them where they are: use learner.kind = "averaging"',
+                f'"{self.engine.kind}" leaves them where they are: {_instead(kind)}',
                 "learner.kind",
             )
         if not self.defence.chosen.off:
             yield Fault(
                 f'defence.kind = "{self.defence.kind}" judges updates, and learner.kind = "{kind}" asks for rows: '
-                'use defence.kind = "none", or learner.kind = "averaging"',
+                f'use defence.kind = "none", or {_instead(kind)}',
                 "defence.kind",
             )
 
@@ -230,6 +238,25 @@ class MarketFile:
                 )
 
 
+def _learner_of(model: str) -> str:
+    """Who trains a kind of model where nobody is named; a package's model may not say."""
+    return str(getattr(MODELS.find(model), "learner", Flat.learner))
+
+
+def _instead(learner: str) -> str:
+    """What does not need rows."""
+    return 'model.kind = "mlp" or another network' if learner == "boosting" else 'learner.kind = "averaging"'
+
+
+def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with the learner that trains the model, where none is named."""
+    model, learner = settings.get("model", {}), settings.get("learner", {})
+    kind = model.get("kind") if isinstance(model, Mapping) else None
+    if not isinstance(learner, Mapping) or "kind" in learner or kind not in MODELS.kinds():
+        return settings
+    return {**settings, "learner": {"kind": _learner_of(kind), **learner}}
+
+
 def too_much_kept(*shares: float) -> str | None:
     """What is wrong where these shares of the hold-out, kept for other purposes, leave too little of it."""
     if sum(shares) <= 0.95:
@@ -254,7 +281,7 @@ def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[
     faults, market = Faults(), None
     try:
         refuse_endless(settings)
-        market = read(MarketFile, settings, "", faults)
+        market = read(MarketFile, _with_learner(settings), "", faults)
         for fault in () if market is None else market.faults():
             faults.add(fault)
     except BazaarError as error:

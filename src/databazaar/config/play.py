@@ -35,7 +35,7 @@ class Playing:
 
     def judge(self) -> None:
         """Sets the model beside the alternatives. The consumer has rows for that: see `Job.can_be_judged`."""
-        bought = self.folder.delivered_parameters()
+        bought = self.folder.delivered()
         worth = judge_purchase(self.arbiter, self.folder.report(), bought=bought, scale=self.job.target_scale)
         self.folder.note_worth(worth)
 

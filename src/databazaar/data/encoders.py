@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from databazaar.data.columns import Column, Floats, as_days, as_numbers, as_texts, kind_of, listed, plain
+from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
 from databazaar.data.schema_message import CategoricalFields, DateFields, DatePart, HashedFields, NumericFields
 from databazaar.errors import BazaarError
 
@@ -85,16 +85,21 @@ class CategoricalColumn(CategoricalFields):
         return (*(f"{self.name}={category}" for category in self.categories), *extra)
 
     def encode(self, column: Column, out: Features, where: str) -> None:
+        found = self.texts(column, where)
+        places = {category: place for place, category in enumerate(self.categories)}
+        marked = np.array([places.get(text, self.place_of_others) for text in found.texts], dtype=np.int64)
+        mark(out, found.spread(marked, self.place_of_missing))
+
+    def texts(self, column: Column, where: str) -> Texts:
+        """What the column says. Numbers that are no spelling of the categories are refused: it is another column."""
         found = as_texts(column, where)
         foreign = not self.other and found.texts and not set(found.texts) & set(self.categories)
-        if foreign and kind_of(plain(column)) == "number":  # no spelling of the categories, but another column
+        if foreign and kind_of(plain(column)) == "number":
             raise BazaarError(
                 f"{where}: column {self.name!r} holds numbers ({found.texts[0]}, for one) where the hold-out has the "
                 f"categories {listed(self.categories, 4)}: write the same categories or leave the column out"
             )
-        places = {category: place for place, category in enumerate(self.categories)}
-        marked = np.array([places.get(text, self.place_of_others) for text in found.texts], dtype=np.int64)
-        mark(out, found.spread(marked, self.place_of_missing))
+        return found
 
 
 class HashedColumn(HashedFields):

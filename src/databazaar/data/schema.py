@@ -157,22 +157,21 @@ class Schema(SchemaMessage):
         """x as float32 [rows, width], and y as int64 class places or float32 standardised targets. What `faults`
         collect is left out of them, and so is a target whose classes are not known."""
         faults = FirstFault() if faults is None else faults
+        return self.encode_features(frame, where, faults), self.encode_labels(frame, where, faults)
+
+    def encode_labels(self, frame: pd.DataFrame, where: str, faults: TableFaults) -> Array:
+        """y as `encode` has it."""
         faults.caught(lambda: check_target(column_names(frame, where), self.target, where, " of the hold-out"))
-        x, known = self.encode_features(frame, where, faults), bool(self.classes) or self.task == "regression"
+        known = bool(self.classes) or self.task == "regression"
         y = faults.caught(lambda: self.encode_target(frame, where)) if known else None
-        return x, np.zeros(0) if y is None else y
+        return np.zeros(0) if y is None else y
 
     def encode_features(
         self, frame: pd.DataFrame, where: str, faults: TableFaults | None = None
     ) -> npt.NDArray[np.float32]:
         """x alone, of a table that needs no target."""
         faults = FirstFault() if faults is None else faults
-        column_names(frame, where)
-        for name in self.columns:
-            if name not in frame.columns:
-                near = suggestion(name, list(frame.columns))
-                sentence = f"{where}: the feature column {name!r} of the hold-out is missing; {near}"
-                faults.add([f"{sentence}: add or rename the column"])
+        self.refuse_missing_columns(frame, where, faults)
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         place = 0
         for encoder in self.encoders:
@@ -181,6 +180,15 @@ class Schema(SchemaMessage):
                 faults.caught(partial(encoder.encode, frame[encoder.name], features, where))
             place += encoder.width
         return x
+
+    def refuse_missing_columns(self, frame: pd.DataFrame, where: str, faults: TableFaults) -> None:
+        """Notes the feature columns that a table does not have."""
+        column_names(frame, where)
+        for name in self.columns:
+            if name not in frame.columns:
+                near = suggestion(name, list(frame.columns))
+                sentence = f"{where}: the feature column {name!r} of the hold-out is missing; {near}"
+                faults.add([f"{sentence}: add or rename the column"])
 
     def encode_target(self, frame: pd.DataFrame, where: str) -> Array:
         """y alone. A row without a target is refused: `labelled` leaves such rows out."""

@@ -9,6 +9,7 @@ from databazaar.engines.rows import RowsEngine
 from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.learning.fit import outputs_on, refuse_targets
+from databazaar.learning.inputs import refuse_missing
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 from databazaar.parties.provider import Provider
@@ -52,6 +53,8 @@ def _refuse_misfits(task: Task, providers: Sequence[Provider]) -> None:
     they are asked for, as replies do."""
     outputs = None
     for provider in providers:
+        if provider.data is not None and not task.takes_missing:
+            refuse_missing(provider.dataset[0], f"provider {provider.id}")
         if task.model is None or not isinstance(provider.oracle, Oracle) or provider.data is None:
             continue
         x, y = provider.dataset

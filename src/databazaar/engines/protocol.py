@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.codes import Code
@@ -43,7 +44,7 @@ class Ask:
 @dataclass(frozen=True)
 class Replies:
     """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero. Where rows are asked for
-    there are `rows` by provider instead, and updates of no width.
+    there are `rows` by provider instead, with their `places` in the provider's table, and updates of no width.
 
     `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it.
     """
@@ -52,6 +53,7 @@ class Replies:
     failures: dict[int, Code]
     signed: dict[int, str] = field(default_factory=dict)
     rows: Mapping[int, Examples] = field(default_factory=dict)
+    places: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ask: Ask, answers: Iterable[Tensor | Code]) -> Replies:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from databazaar.engines.protocol import Ask, Engine, Replies
 from databazaar.errors import BazaarError
@@ -36,13 +38,17 @@ class RowsEngine(Engine):
             self._tables.append((task.inputs(x).to(device), task.targets(y).to(device)))
 
     def query(self, ask: Ask) -> Replies:
-        rows = {index: self._drawn(ask, index) for index in ask.providers}
-        return Replies(ask.params.new_empty(len(ask.providers), 0), {}, rows=rows)
+        places = {index: self._drawn(ask, index) for index in ask.providers}
+        rows = {index: self._rows_at(index, drawn) for index, drawn in places.items()}
+        return Replies(ask.params.new_empty(len(ask.providers), 0), {}, rows=rows, places=places)
 
-    def _drawn(self, ask: Ask, index: int) -> Examples:
+    def _drawn(self, ask: Ask, index: int) -> NDArray[np.int64]:
+        count = len(self._tables[index][1])
+        return sample_order(oracle_key(ask.seed, ask.round, self._ids[index]), count, first=min(self._rows, count))
+
+    def _rows_at(self, index: int, drawn: NDArray[np.int64]) -> Examples:
         x, y = self._tables[index]
-        order = sample_order(oracle_key(ask.seed, ask.round, self._ids[index]), len(y), first=min(self._rows, len(y)))
-        places = torch.from_numpy(order).to(self.device)
+        places = torch.from_numpy(drawn).to(self.device)
         return x[places], y[places]
 
     def close(self) -> None:

@@ -1,7 +1,16 @@
 """Learners: how the model is trained from what is bought. Here are the settings; databazaar/training works."""
 
 from databazaar.learners.averaging import Averaging
+from databazaar.learners.boosting import Boosting
 from databazaar.learners.in_run import InRun
 from databazaar.learners.protocol import LEARNERS, Learner, Market
+from databazaar.models import Flat
 
-__all__ = ["LEARNERS", "Averaging", "InRun", "Learner", "Market"]
+
+def learner_for(model: object) -> Learner:
+    """The learner of a model where none is named."""
+    learner: Learner = LEARNERS.build({"kind": getattr(model, "learner", Flat.learner)})
+    return learner
+
+
+__all__ = ["LEARNERS", "Averaging", "Boosting", "InRun", "Learner", "Market", "learner_for"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from databazaar.learners.protocol import Market
-    from databazaar.training import Training
+    from databazaar.parties import Consumer
+    from databazaar.training import Model, Training
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,17 @@ class Averaging:
     """Each provider trains the model on its own rows (its oracle), and the aggregator combines the updates."""
 
     kind: ClassVar[str] = "averaging"
+    example: ClassVar[str] = "logistic"
     rows: ClassVar[None] = None
+
+    def begin(self, consumer: Consumer) -> Model:
+        from databazaar.training.parameters import Parameters
+
+        return Parameters(consumer.initial_parameters())
 
     def training(self, market: Market) -> Training:
         from databazaar.training.averaging import AveragingTraining
 
-        own = market.consumer.own_updates(market.device, market.seed)
-        return AveragingTraining(market.aggregator, market.evaluator, market.consumer.step, own)
+        consumer, device = market.consumer, market.device
+        own = consumer.own_updates(device, market.seed)
+        return AveragingTraining(consumer, market.scorer, device, market.aggregator, consumer.step, own)

@@ -9,7 +9,8 @@ from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from databazaar.learners.protocol import Market
-    from databazaar.training import Training
+    from databazaar.parties import Consumer
+    from databazaar.training import Model, Training
 
 MOST = 10**6
 
@@ -37,9 +38,15 @@ class InRun:
     warm_up: int = setting(20, "the steps over which the rate rises", at_least=0, at_most=MOST, in_files=False)
     clip: float = setting(1.0, "the largest norm of a step's gradient", above=0, in_files=False)
     kind: ClassVar[str] = "in-run"
+    example: ClassVar[str] = "logistic"
 
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")
+
+    def begin(self, consumer: Consumer) -> Model:
+        from databazaar.training.parameters import Parameters
+
+        return Parameters(consumer.initial_parameters())
 
     def training(self, market: Market) -> Training:
         from databazaar.training.in_run import InRunTraining

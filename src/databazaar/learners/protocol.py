@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from databazaar.registry import Registry
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from databazaar.aggregators import Aggregator
     from databazaar.learning.utilities import Evaluator
     from databazaar.parties import Consumer
-    from databazaar.training import Training
+    from databazaar.training import Model, Training
 
 LEARNERS = Registry("learner", "databazaar.learners")
 """Every learner by its kind."""
@@ -21,13 +22,20 @@ LEARNERS = Registry("learner", "databazaar.learners")
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """What a learner is given of the market that it trains for."""
+    """What a learner is given of the market that it trains for. `rounds` is about how many the budget buys. Runs whose
+    consumers judge alike may share an evaluator."""
 
     consumer: Consumer
-    evaluator: Evaluator
     aggregator: Aggregator
     device: torch.device
     seed: int
+    rounds: int
+    evaluator: Evaluator | None = None
+
+    @cached_property
+    def scorer(self) -> Evaluator:
+        """What scores vectors of parameters."""
+        return self.evaluator or self.consumer.evaluator(self.device)
 
 
 @runtime_checkable
@@ -35,10 +43,16 @@ class Learner(Protocol):
     """Frozen settings with a kind. `check_learner` tests the contract."""
 
     kind: ClassVar[str]
+    example: ClassVar[str]
+    """The kind of a model that it can train: `check_learner` does."""
 
     @property
     def rows(self) -> int | None:
         """The most rows of a provider that an access buys; None where it buys an update that the oracle computes."""
+        ...
+
+    def begin(self, consumer: Consumer) -> Model:
+        """The model that the market starts from."""
         ...
 
     def training(self, market: Market) -> Training:

@@ -38,6 +38,7 @@ class NamedInputs:
 
 Inputs = Tensor | NamedInputs
 Examples = tuple[Inputs, Tensor]
+HOLES = "{owner}: the data hold NaN or infinity: remove or replace those rows"
 
 
 def as_dataset(data: Any, owner: str) -> Examples:
@@ -45,7 +46,8 @@ def as_dataset(data: Any, owner: str) -> Examples:
 
     y is int64 where it holds integers (classes), else float32; classes in one column are made a plain row of them.
     x is float32, or int64 where it holds integers: `Task.inputs` says what a model makes of those. x may also be a
-    dict of arrays, for a model that takes them by name: there every array keeps its kind.
+    dict of arrays, for a model that takes them by name: there every array keeps its kind. Missing values of x are NaN,
+    which few models take: see `refuse_missing`.
     """
     x, y = _pair(data, owner)
     named = x.tensors if isinstance(x, NamedInputs) else x
@@ -61,10 +63,20 @@ def as_dataset(data: Any, owner: str) -> Examples:
             f"{owner}: {len(inputs)} rows of features and {len(targets)} targets: give one of each per row, "
             "and at least one"
         )
-    parts = [targets, *(inputs.tensors.values() if isinstance(inputs, NamedInputs) else [inputs])]
-    if not all(bool(torch.isfinite(part).all()) for part in parts if part.is_floating_point()):
-        raise BazaarError(f"{owner}: the data hold NaN or infinity: remove or replace those rows")
+    parts = [part for part in (targets, *_tensors(inputs)) if part.is_floating_point()]
+    if bool(torch.isnan(targets).any()) or any(bool(torch.isinf(part).any()) for part in parts):
+        raise BazaarError(HOLES.format(owner=owner))
     return inputs, targets
+
+
+def refuse_missing(inputs: Inputs, owner: str) -> None:
+    """Refuses inputs with missing values, for a model that cannot take them."""
+    if any(bool(torch.isnan(part).any()) for part in _tensors(inputs) if part.is_floating_point()):
+        raise BazaarError(HOLES.format(owner=owner))
+
+
+def _tensors(inputs: Inputs) -> list[Tensor]:
+    return [inputs] if isinstance(inputs, Tensor) else list(inputs.tensors.values())
 
 
 def as_table(data: Any, owner: str) -> tuple[Tensor, Tensor]:

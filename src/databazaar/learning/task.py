@@ -70,6 +70,8 @@ class Task:
     model: nn.Module | None
     loss: Loss
     precision: Precision = "float32"
+    takes_missing: bool = False
+    """Whether the model knows what to do with inputs that are NaN."""
 
     @property
     def layout(self) -> Layout:

@@ -15,7 +15,7 @@ from torch.func import vmap
 
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.losses import threshold_of
+from databazaar.learning.losses import Loss, threshold_of
 from databazaar.learning.models import LARGE, Layout, caller, split_fixed_prefix
 from databazaar.learning.task import Task
 from databazaar.utilities import Judged, Utility, utility_of
@@ -35,7 +35,41 @@ class Scores:
     loss: NDArray[np.float64] | None
 
 
-class Evaluator:
+class OutputScorer:
+    """Scores models by their outputs on the whole hold-out, whatever the models are."""
+
+    def __init__(self, loss: Loss, targets: Tensor, utility: Utility) -> None:
+        utility.check(targets)
+        self._loss, self._y, self._scoring, self._batched = loss, targets, utility, True
+
+    def judge(self, outputs: Tensor) -> Scores:
+        """Scores of models by their outputs on the whole hold-out: [R, rows, …]."""
+        losses = self._losses(outputs, self._y).sum(1, dtype=torch.float64)
+        return self._scores(losses, outputs if self._scoring.wants_outputs else None)
+
+    def _scores(self, summed: Tensor, outputs: Tensor | None) -> Scores:
+        losses = (summed / len(self._y)).cpu().numpy()
+        judged = Judged(losses, self._y, outputs, threshold_of(self._loss))
+        return Scores(np.asarray(self._scoring.score(judged), dtype=np.float64), losses)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self._batched:
+            try:
+                each: Tensor = vmap(self._loss, in_dims=(0, None))(outputs, targets)
+                return each
+            except RuntimeError as reason:
+                self._one_by_one(reason, "loss")
+        return torch.stack([self._loss(row, targets) for row in outputs])
+
+    def _one_by_one(self, reason: RuntimeError, what: str) -> None:
+        self._batched = False
+        warnings.warn(
+            f"the utility scores one candidate at a time: torch cannot batch this {what} ({_brief(reason)})",
+            stacklevel=3,
+        )
+
+
+class Evaluator(OutputScorer):
     """Scores stacked parameter vectors [R, d] on the hold-out, which never leaves this object."""
 
     def __init__(
@@ -54,8 +88,7 @@ class Evaluator:
             if holdout is None or self._module is None:
                 kind = self._utility.kind
                 raise BazaarError(f"utility {kind!r} needs a torch model and a holdout = (x, y): give both")
-            self._utility.check(holdout[1])
-            self._y = holdout[1].to(device)
+            super().__init__(task.loss, holdout[1].to(device), self._utility)
             self._x: Inputs = holdout[0].to(device)
             if isinstance(self._x, Tensor):
                 self._module, self._x = split_fixed_prefix(self._module, self._x)
@@ -133,37 +166,6 @@ class Evaluator:
             losses += self._losses(outputs, self._y[samples]).sum(1, dtype=torch.float64)
             kept += [outputs] if self._scoring.wants_outputs else []
         return self._scores(losses, torch.cat(kept, 1) if kept else None)
-
-    def judge(self, outputs: Tensor) -> Scores:
-        """Scores of models by their outputs on the whole hold-out: [R, rows, …]."""
-        losses = self._losses(outputs, self._y).sum(1, dtype=torch.float64)
-        return self._scores(losses, outputs if self._scoring.wants_outputs else None)
-
-    def _scores(self, summed: Tensor, outputs: Tensor | None) -> Scores:
-        losses = (summed / len(self._x)).cpu().numpy()
-        judged = Judged(losses, self._y, outputs, threshold_of(self._task.loss))
-        return Scores(np.asarray(self._scoring.score(judged), dtype=np.float64), losses)
-
-    @property
-    def _scoring(self) -> Utility:
-        assert isinstance(self._utility, Utility)
-        return self._utility
-
-    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self._batched:
-            try:
-                each: Tensor = vmap(self._task.loss, in_dims=(0, None))(outputs, targets)
-                return each
-            except RuntimeError as reason:
-                self._one_by_one(reason, "loss")
-        return torch.stack([self._task.loss(row, targets) for row in outputs])
-
-    def _one_by_one(self, reason: RuntimeError, what: str) -> None:
-        self._batched = False
-        warnings.warn(
-            f"the utility scores one candidate at a time: torch cannot batch this {what} ({_brief(reason)})",
-            stacklevel=3,
-        )
 
     def _outputs(self, stack: Tensor, x: Inputs) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""

@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from databazaar.canonical import canonical
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import open_plain, write_pieces
 from databazaar.ledger.replies import is_hash
-from databazaar.vectors import TYPES, hash_array
+from databazaar.vectors import TYPES, HashedArray
 
 LARGE = 2**22
 """Bytes from which on an array is large: a million numbers of a model."""
@@ -39,17 +38,6 @@ PARAMS = "params"
 
 def is_large(array: NDArray[Any]) -> bool:
     return array.nbytes >= LARGE and array.dtype.str in TYPES.values()
-
-
-class HashedArray:
-    """An array with its hash, which is computed once, when it is first asked for."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.array = np.asarray(array, order="C")
-
-    @cached_property
-    def hash(self) -> str:
-        return hash_array(self.array)
 
 
 class DamagedFileError(LedgerError):

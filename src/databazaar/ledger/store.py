@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.ledger.chain import Entry
-from databazaar.ledger.snapshot_files import PARAMS, HashedArray, is_large
-from databazaar.vectors import hash_packed, pack, unpack
+from databazaar.ledger.snapshot_files import PARAMS, is_large
+from databazaar.vectors import HashedArray, hash_packed, pack, unpack
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
-from databazaar.learners import LEARNERS, Averaging, Learner, Market
-from databazaar.learning.models import hash_vector
+from databazaar.learners import LEARNERS, Averaging, Learner, Market, learner_for
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -37,6 +36,8 @@ from databazaar.runs.report import Report, report_from
 from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler
 from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Budget, Patience, Stop
+from databazaar.training import Model, Training
+from databazaar.training.parameters import Parameters, vector_of
 from databazaar.vectors import layout_digest
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class Arbiter(Displayed):
         self.consumer = consumer
         self.providers = list(providers)
         roster = Roster(tuple(p.offer for p in providers))
-        self.learner, self.aggregator = learner or Averaging(), aggregator or Mean()
+        self.learner, self.aggregator = learner or learner_for(consumer.model), aggregator or Mean()
         sampler, payment = sampler or Adaptive(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
+        self._begins = self.learner.begin(consumer)
         seed, defence = _whole(seed, "seed", 0), defence_of(defence)
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
         terms = Terms(
@@ -96,7 +98,7 @@ class Arbiter(Displayed):
                 sampler, self.learner, self.aggregator, payment, every_stop, defence, consumer.utility_settings
             ),
             bounded_utility=consumer.bounded,
-            initial_model=hash_vector(consumer.initial_parameters()),
+            initial_model=self._begins.stored.hash,
             market=market,
             consumer=buyer,
             data=dict(data or {}),
@@ -117,7 +119,7 @@ class Arbiter(Displayed):
                 "write query"
             )
         self.engine = engine
-        self._reached: tuple[Tensor, Tensor] | None = None  # the best model and the last, once there are such
+        self._reached: tuple[Model, Model] | None = None  # the best model and the last, once there are such
 
     def _refuse_misfit(self, engine: str | Engine) -> None:
         """Refuses what a learner that trains on rows cannot do yet."""
@@ -159,24 +161,31 @@ class Arbiter(Displayed):
         """What the run will cost, before a coin is spent: rounds, exploration, who can be asked, what stays behind."""
         return quote(self.rules)
 
+    def training(self, evaluator: Evaluator | None = None) -> Training:
+        """The learner at work in this market."""
+        terms, price = self.rules.terms, float(self.rules.quotes_at(0).mean())
+        rounds = max(1, round(terms.budget / (price * terms.per_round)))
+        market = Market(self.consumer, self.aggregator, self.engine.device, terms.seed, rounds, evaluator)
+        return self.learner.training(market)
+
     def begin(
         self, accounts: Accounts, on_round: OnRound | None = None, evaluator: Evaluator | None = None
     ) -> MarketRun:
         """The run that these accounts are kept for, where its ledger's last committed round left it. Runs whose
         consumers judge alike may share an evaluator."""
-        evaluator = evaluator or self.consumer.evaluator(self.engine.device)
-        params = self.consumer.initial_parameters().to(self.engine.device)
-        seed = self.rules.terms.seed
-        training = self.learner.training(Market(self.consumer, evaluator, self.aggregator, self.engine.device, seed))
+        training, device, seed = self.training(evaluator), self.engine.device, self.rules.terms.seed
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
             with self.consumer.limited_threads():
-                state = first_state(self.rules, training, evaluator, params)
+                state = first_state(self.rules, training, training.restored(self._begins.stored.array))
         else:
-            state = State.restored(snapshot, params)
+            state = State.restored(snapshot, training, device)
         quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
         defence = self.rules.defence
-        watch = Inspection.of(defence, params, evaluator, seed) if defence.watches else None
+        watch = None
+        if defence.watches:
+            judge = evaluator or self.consumer.evaluator(device)
+            watch = Inspection.of(defence, vector_of(state.model), judge, seed)
         return MarketRun(
             self.rules,
             training,
@@ -225,7 +234,9 @@ class Arbiter(Displayed):
 
     def _run_in(self, folder: str | Path | RunFolder, told: Callbacks) -> Report:
         from databazaar.runs.folder import RunFolder
+        from databazaar.runs.model_folder import Outline
 
+        outline = Outline.of(self.consumer.task, self.consumer.form)
         kept = folder if isinstance(folder, RunFolder) else RunFolder.open_or_create(Path(folder))
         try:
             ledger = Ledger(replace(self.rules, terms=replace(self.terms(), **kept.stated)), kept.store())
@@ -237,13 +248,13 @@ class Arbiter(Displayed):
                     self.engine.witness(list(ledger.store.entries()))
                     ledger.on_written = self.engine.witness
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
-                    saved = kept.saved_parameters()
+                    saved = kept.saved_models(self.training())
                     self._reached = saved or self.begin(ledger).state.models
                 else:
-                    kept.note_layout(self.consumer.task)
+                    kept.note_outline(outline)
                     self._play(ledger, told)
                 best, last = self._models
-                return kept.finish(best, self.consumer.task, last=last)
+                return kept.finish(best.stored.array, outline, last.stored.array)
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
@@ -276,25 +287,29 @@ class Arbiter(Displayed):
         self.engine.close()
 
     @property
-    def _models(self) -> tuple[Tensor, Tensor]:
-        if self._reached is None:
-            params = self.consumer.initial_parameters()
-            return params, params
-        return self._reached
+    def _models(self) -> tuple[Model, Model]:
+        return self._reached or (self._begins, self._begins)
+
+    @property
+    def reached(self) -> Model:
+        """The best model that the last run reached, by the utility, as its learner has it."""
+        return self._models[0]
 
     @property
     def parameters(self) -> Tensor:
         """The parameters of the best model that the last run reached, by the utility: one vector, on the CPU."""
-        return self._models[0].detach().cpu()
+        return vector_of(self._models[0]).detach().cpu()
 
     @property
     def last_parameters(self) -> Tensor:
         """Those that the last round ended with, as in the paper."""
-        return self._models[1].detach().cpu()
+        return vector_of(self._models[1]).detach().cpu()
 
     @property
     def model(self) -> Any:
-        """The best model that the last run reached, by the utility: a torch module, or a NumPy vector."""
+        """The best model that the last run reached, by the utility: a torch module, a NumPy vector, or trees."""
+        if not isinstance(self._models[0], Parameters):
+            return self._models[0]
         if not isinstance(self.consumer.model, nn.Module):
             return self.parameters.numpy()
         module = copy.deepcopy(self.consumer.model).cpu()

@@ -20,13 +20,13 @@ def play(run: MarketRun, engine: Engine) -> None:
     """Plays a run to its end. Torch has one thread meanwhile where a round's stack is small."""
     rules, accounts = run.rules, run.accounts
     last: Progress | None = None
-    with limited_threads(run.state.params.numel() * rules.terms.per_round):
+    with limited_threads(run.state.model.size * rules.terms.per_round):
         while (stopped := rules.stopped(accounts.book)) is None:
             number = run.state.round
             drawn = rules.draw(run.state.sampler, accounts.book)
             accounts.reserve(number, drawn)
             run.tell(last)
-            state, settlement = _played(run, drawn, engine)
+            state, settlement = play_round(run, drawn, engine)
             freed = run.freed_by(settlement)
             accounts.settle(number, drawn, settlement, state)
             run.state = state
@@ -36,7 +36,7 @@ def play(run: MarketRun, engine: Engine) -> None:
         run.tell(last)
 
 
-def _played(run: MarketRun, drawn: Drawn, engine: Engine) -> Outcome:
-    """One round, whose updates are let go of before its model is kept."""
+def play_round(run: MarketRun, drawn: Drawn, engine: Engine) -> Outcome:
+    """What a round comes to; the run is not changed. Its updates are let go of before its model is kept."""
     question = run.question(drawn)
     return conclude(run.round(drawn, run.heard(drawn, question, engine.query(question))))

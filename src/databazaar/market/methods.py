@@ -21,6 +21,7 @@ from databazaar.payments import Payment
 from databazaar.runs.report import report_from
 from databazaar.samplers import Adaptive, Sampler, Uniform
 from databazaar.stops import Stop
+from databazaar.training.parameters import vector_of
 from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, Trained, ValuationResult
 
@@ -79,7 +80,7 @@ def _valued(method: str, played: MarketRun, tally: Tally) -> ValuationResult:
     tally.trainings = 1
     pay = np.array([payout.pay for payout in report.payouts], dtype=np.float64)
     ids = tuple(payout.provider for payout in report.payouts)
-    trained = Trained(played.state.params.detach().cpu(), report.final_utility)
+    trained = Trained(vector_of(played.state.model).detach().cpu(), report.final_utility)
     settings = {"sampler": report.sampler}
     return ValuationResult(method, ids, pay, np.zeros(len(ids)), report.message, tally.now(), trained, settings)
 

@@ -8,18 +8,14 @@ where the providers' data are at hand: to ask real providers again would have to
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from databazaar.engines import Remote
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
-from databazaar.learning.models import caller
-from databazaar.learning.own_rows import fit_own_rows, refit
-from databazaar.learning.split import split_rows
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
@@ -29,6 +25,7 @@ from databazaar.roster import Roster
 from databazaar.runs.purchase import MARKET, OWN, SINGLE, UNIFORM, EvaluatedModel, PurchaseEvaluation
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
+from databazaar.training import Model, Training
 
 NOTHING_BETTER = "No round came to a model of higher utility than the one to start from"
 SINGLES = 3
@@ -36,23 +33,26 @@ SINGLES = 3
 
 
 def judge_purchase(
-    arbiter: Arbiter, report: Report, *, bought: Tensor | None = None, scale: float = 1.0
+    arbiter: Arbiter, report: Report, *, bought: NDArray[Any] | None = None, scale: float = 1.0
 ) -> PurchaseEvaluation:
-    """Judges the model that `arbiter` has just bought, or the parameters `bought` of a run that it made before.
+    """Judges the model that `arbiter` has just bought, or `bought`, the array of a model of a run that it made before.
 
-    It needs a consumer with `audit` rows and a torch model. `scale` turns a regression's targets into units.
+    It needs a consumer with `audit` rows and a model that answers for them. `scale` turns a regression's targets into
+    units.
     """
     consumer = arbiter.consumer
-    if consumer.audit is None or consumer.task.model is None:
+    if consumer.audit is None or isinstance(consumer.model, np.ndarray):
         raise BazaarError("whether it was worth it is judged by audit rows: give Consumer(…, audit=(x, y))")
     with consumer.limited_threads():
-        return _judged(arbiter, report, arbiter.parameters if bought is None else bought, scale)
+        training = arbiter.training()
+        model = arbiter.reached if bought is None else training.restored(bought)
+        return _judged(arbiter, report, training, model, scale)
 
 
-def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> PurchaseEvaluation:
+def _judged(arbiter: Arbiter, report: Report, training: Training, bought: Model, scale: float) -> PurchaseEvaluation:
     consumer = arbiter.consumer
-    model = _Answers.of(consumer, bought, scale)
-    others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
+    model = _Answers.of(consumer, training, bought, scale)
+    others = [model.beside(OWN, _Answers.of(consumer, training, training.own_rows_alone(), scale))]
     notes: tuple[str, ...] = ()
     if report.rounds and report.best is not None and report.best.round == 0:
         notes += (f"{NOTHING_BETTER}: what is delivered is that one, and the money has bought nothing better.",)
@@ -70,21 +70,6 @@ def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> P
     )
 
 
-def own_rows_alone(consumer: Consumer) -> Tensor:
-    """The model that the consumer could have had without any market: fitted to all of its rows but the audit's.
-
-    How long to train, and how fast, is found with a part of them kept apart; then it is trained on all.
-    """
-    assert consumer.holdout is not None
-    task, start = consumer.task.copied(), consumer.untrained_parameters()
-    found, train, judge = consumer.own_fit, consumer.train, consumer.holdout
-    if found is None or train is None:
-        parts = split_rows(consumer.holdout[1].cpu().numpy(), (0.75, 0.25), "the hold-out")
-        train, judge = ((consumer.holdout[0][part], consumer.holdout[1][part]) for part in map(torch.from_numpy, parts))
-        found = fit_own_rows(task, start, train, judge)
-    return refit(task, start, train, judge, found)
-
-
 def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[EvaluatedModel]:
     """The alternatives that have to be played, for as many rounds as the market took."""
     rounds, per_round = len(report.rounds), report.per_round
@@ -97,7 +82,7 @@ def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) ->
             runs.append(alternative(arbiter, max(cost, int(rules.quotes_at(0).min())), 1, only=place))
     for run in runs:
         play(run, arbiter.engine)
-    answers = [_Answers.of(arbiter.consumer, run.state.best.params, scale) for run in runs]
+    answers = [_Answers.of(arbiter.consumer, run.training, run.state.best.model, scale) for run in runs]
     judged = [bought.beside(UNIFORM, answers[0])]
     if len(runs) > 1:
         best = min(range(1, len(runs)), key=lambda place: float(answers[place].losses.mean()))
@@ -125,7 +110,7 @@ def alternative(arbiter: Arbiter, budget: int, per_round: int, only: int | None 
         offers = other.rules.terms.roster.offers
         alone = tuple(offer if place == only else replace(offer, most_accesses=0) for place, offer in enumerate(offers))
         other.rules = replace(other.rules, terms=replace(other.rules.terms, roster=Roster(alone)))
-    return other.begin(Accounts(other.rules), evaluator=consumer.evaluator(arbiter.engine.device))
+    return other.begin(Accounts(other.rules))
 
 
 @dataclass(frozen=True)
@@ -138,9 +123,9 @@ class _Answers:
     losses: NDArray[np.float64]
 
     @classmethod
-    def of(cls, consumer: Consumer, params: Tensor, scale: float) -> _Answers:
-        outputs = audit_outputs(consumer, params)
+    def of(cls, consumer: Consumer, training: Training, model: Model, scale: float) -> _Answers:
         assert consumer.audit is not None
+        outputs = training.outputs(model, consumer.audit[0])
         y = consumer.audit[1].cpu().numpy()
         if consumer.classifies:
             p = softmax(outputs if outputs.shape[1] > 1 else np.concatenate([0 * outputs, outputs], 1))
@@ -158,13 +143,3 @@ class _Answers:
         ahead = other.losses - self.losses
         error = float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else float("nan")
         return EvaluatedModel(kind, other.metrics, float(ahead.mean()), error, detail)
-
-
-@torch.no_grad()
-def audit_outputs(consumer: Consumer, params: Tensor) -> NDArray[np.float64]:
-    """The outputs [rows, …] of the model with these parameters on the audit rows."""
-    task = consumer.task.copied()
-    assert task.model is not None and consumer.audit is not None
-    run = caller(task.model.cpu().eval())
-    outputs = run(task.layout.unflatten(params.cpu()), consumer.audit[0].to(torch.device("cpu")))
-    return outputs.double().numpy().reshape(len(outputs), -1)

@@ -64,12 +64,12 @@ def _settled(round: Round, learned: Learned) -> Outcome:
     )
     after = State(
         round=state.round + 1,
-        params=learned.params,
+        model=learned.model,
         utility=utility,
         loss=loss,
         sampler=settled.state,
         memory=learned.memory,
-        best=state.best if utility <= state.best.utility else Best(state.round + 1, learned.params, utility),
+        best=state.best if utility <= state.best.utility else Best(state.round + 1, learned.model, utility),
         watch=state.watch if watched is None else watched.kept,
     )
     return after, settlement

@@ -14,12 +14,12 @@ from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
-from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
 from databazaar.market.inspection.inspection import Inspection
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
-from databazaar.training import Lesson, Training
+from databazaar.training import Lesson, Model, Training
+from databazaar.training.parameters import vector_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +28,7 @@ class Progress(Displayed):
 
     `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
     `paid` are the ids of those whom this round paid, now or what was held back of them. `utility` and `loss` are those
-    of the model now, of whose parameters `params` is a copy; `loss` is None where the utility says nothing about one.
+    of the `model` now; `loss` is None where the utility says nothing about one.
     `flagged` are the ids of those whom the market's defence has flagged so far, `drawn` of those whom this round asked.
 
     It is told once the round is committed to the ledger.
@@ -40,11 +40,16 @@ class Progress(Displayed):
     budget: int
     utility: float
     paid: tuple[str, ...]
-    params: Tensor
+    model: Model
     loss: float | None = None
     pay: Mapping[str, int] = field(default_factory=dict)
     flagged: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> Tensor:
+        """A copy of the parameters, of a model that is a vector of them."""
+        return vector_of(self.model).clone()
 
     def _facts(self) -> dict[str, str]:
         losses = {} if self.loss is None else {"loss": f"{self.loss:.4g}"}
@@ -74,7 +79,7 @@ class MarketRun:
         """The question to those drawn that are not set aside."""
         ids, round, held = self.rules.terms.roster.ids, self.state.round, self.quarantine
         asked = [i for i in drawn.asked if held is None or not held.holds(ids[i]) or held.probes(ids[i], round)]
-        return Ask(self.state.params, asked, round, self.rules.terms.seed)
+        return Ask(self.training.question(self.state.model), asked, round, self.rules.terms.seed)
 
     def heard(self, drawn: Drawn, question: Ask, replies: Replies) -> Replies:
         """Replies for all that were drawn: those set aside have failed without being asked. Who fails is noted."""
@@ -90,10 +95,11 @@ class MarketRun:
         if self.watch is not None:
             step = step_at(self.step, state.round)
             detector = self.rules.detector(state.sampler)
-            watched = self.watch(state.watch, state.params, drawn.asked, replies, step, detector)
+            params = vector_of(state.model)
+            watched = self.watch(state.watch, params, drawn.asked, replies, step, detector)
             replies, left_out = watched.replies, watched.left_out
         lesson = Lesson(
-            params=state.params,
+            model=state.model,
             memory=state.memory,
             utility=state.utility,
             loss=state.loss,
@@ -125,7 +131,7 @@ class MarketRun:
             budget=book.budget,
             utility=state.utility,
             paid=tuple(dict.fromkeys([*paid, *freed])),
-            params=state.params.clone(),
+            model=state.model,
             loss=state.loss,
             pay=dict(book.pay),
             flagged=tuple(ids[i] for i in self.rules.flagged(state.sampler)),
@@ -138,11 +144,11 @@ class MarketRun:
             self.on_round(progress)
 
 
-def first_state(rules: RuleBook, training: Training, evaluator: Evaluator, params: Tensor) -> State:
+def first_state(rules: RuleBook, training: Training, model: Model) -> State:
     """Where a new run begins: with the consumer's model, once that has been scored."""
-    scores = evaluator.score(params[None])
+    scores = training.score(model)
     utility = float(scores.utility[0])
     if not np.isfinite(utility):
         raise BazaarError(f"the model's own utility is {utility} before the first round: begin elsewhere")
-    loss, best = first_loss(scores), Best(0, params, utility)
-    return State(0, params, utility, loss, rules.start(), training.init(params), best)
+    loss, best = first_loss(scores), Best(0, model, utility)
+    return State(0, model, utility, loss, rules.start(), training.init(model), best)

@@ -17,8 +17,16 @@ from torch import Tensor, nn
 from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.fit import is_one_logit, outputs_on, passes_in_training, refuse_misfit
-from databazaar.learning.inputs import Examples, as_dataset, as_table
-from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
+from databazaar.learning.inputs import Examples, as_dataset, as_table, refuse_missing
+from databazaar.learning.losses import (
+    LOSSES,
+    Loss,
+    binary_cross_entropy,
+    cross_entropy,
+    per_sample,
+    squared_error,
+    unnamed_loss,
+)
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
@@ -26,6 +34,7 @@ from databazaar.learning.parameter_exchange import kept_tensors, note_changed_bu
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.utilities import Evaluator, UtilityFunction
+from databazaar.models import ModelForm, Trees
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
 from databazaar.utilities import FUNCTION, UTILITIES, Utility, utility_of
@@ -39,7 +48,7 @@ OWN_STEP = 0.1
 class Consumer(Displayed):
     """Brings a model, a utility and a budget.
 
-    `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
+    `model`: a torch module; or linear, logistic, mlp, cnn or trees, sized by the hold-out; or, for a model that is not
     torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
     `holdout`: (x, y), where x may be a dict of inputs by name; or a torch Dataset or DataLoader. `loss`: implied by
     the hold-out's targets (integers: cross-entropy, that of two classes where the model has a single output; else
@@ -58,7 +67,7 @@ class Consumer(Displayed):
     'exp-loss'
     """
 
-    model: str | nn.Module | NDArray[Any]
+    model: str | nn.Module | NDArray[Any] | Trees
     budget: int
     holdout: Any = None
     utility: str | Utility | UtilityFunction = "exp-loss"
@@ -110,6 +119,8 @@ class Consumer(Displayed):
         if self.holdout is None:
             raise BazaarError(f"{rows} = (x, y) needs a holdout = (x, y) to judge by: give both")
         x, y = as_dataset(given, rows)
+        if not self.takes_missing:
+            refuse_missing(x, rows)
         self._set(**{rows: (self.task.inputs(x), self.task.targets(y))})
 
     def _refuse_untrainable(self) -> None:
@@ -148,9 +159,11 @@ class Consumer(Displayed):
             raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
         return LOSSES[self.loss]
 
-    def _choose_model(self) -> nn.Module | NDArray[np.float64]:
+    def _choose_model(self) -> nn.Module | NDArray[np.float64] | Trees:
         if isinstance(self.model, nn.Module):
             return copy.deepcopy(self.model)
+        if self.takes_missing:
+            return self._choose_trees(self.model if isinstance(self.model, Trees) else Trees())
         if not isinstance(self.model, str):
             vector = np.array(self.model, dtype=np.float64).ravel()
             if not len(vector) or not np.isfinite(vector).all():
@@ -168,6 +181,22 @@ class Consumer(Displayed):
         outputs = max(2, int(y.max()) + 1) if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
+    def _choose_trees(self, model: Trees) -> Trees:
+        """Trees for a table: of two classes they add up to one log odds, of more to a logit for each."""
+        if self.holdout is None:
+            raise BazaarError('model "trees" learns bins from the hold-out: give holdout = (x, y)')
+        x, y = as_table(self.holdout, "holdout")
+        if x.dim() != 2 or y.dim() != 1:
+            raise BazaarError(
+                f'model "trees" takes rows of numbers and one target for each, not {list(x.shape[1:])} and '
+                f"{list(y.shape[1:])} per row: use a network"
+            )
+        if self.loss not in (cross_entropy, binary_cross_entropy, squared_error):
+            raise BazaarError('model "trees" has no gradients of this loss: use cross-entropy or squared-error')
+        if self.loss is cross_entropy and int(y.max()) <= 1:
+            self._set(loss=binary_cross_entropy)
+        return model
+
     def _facts(self) -> dict[str, str]:
         rows = {name: getattr(self, name) for name in ("holdout", "train", "audit")}
         return {
@@ -180,6 +209,8 @@ class Consumer(Displayed):
         }
 
     def _model_facts(self) -> str:
+        if isinstance(self.model, Trees):
+            return "boosted trees"
         kind = type(self.model).__name__
         if not isinstance(self.model, nn.Module):
             return f"{kind} of {len(self.model):,} parameters"
@@ -223,22 +254,43 @@ class Consumer(Displayed):
     def task(self) -> Task:
         """All that a provider may see."""
         assert callable(self.loss)
-        return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss, self.precision)
+        module = self.model if isinstance(self.model, nn.Module) else None
+        return Task(module, self.loss, self.precision, self.takes_missing)
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether the model knows what to do with inputs that are NaN."""
+        return isinstance(self.model, Trees) or (isinstance(self.model, str) and self.model == Trees.kind)
+
+    @property
+    def form(self) -> ModelForm | None:
+        """How trees are made; None for other models."""
+        if not isinstance(self.model, Trees) or self.holdout is None:
+            return None
+        outputs = max(2, int(self.holdout[1].max()) + 1) if self.classifies else 1
+        return ModelForm(Trees.kind, tuple(self.holdout[0].shape[1:]), outputs)
 
     def untrained_parameters(self) -> Tensor:
         """The model as it was brought."""
+        if isinstance(self.model, Trees):
+            raise BazaarError('boosted trees have no parameters to average: use learner "boosting"')
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
 
+    @property
+    def parameter_count(self) -> int:
+        """The numbers of an update; trees have none."""
+        return 0 if isinstance(self.model, Trees) else len(self.untrained_parameters())
+
     def limited_threads(self) -> AbstractContextManager[None]:
         """Torch on one thread meanwhile, where a round's models are small together (`learning.torch_state`)."""
-        return limited_threads(len(self.untrained_parameters()) * self.per_round)
+        return limited_threads(self.parameter_count * self.per_round)
 
     @cached_property
     def own_fit(self) -> OwnFit | None:
         """What the consumer's own training rows give; None without such rows."""
-        if self.train is None or self.holdout is None:
+        if self.train is None or self.holdout is None or isinstance(self.model, Trees):
             return None
         return fit_own_rows(self.task.copied(), self.untrained_parameters(), self.train, self.holdout)
 

@@ -38,7 +38,7 @@ def close_run(folder: str | Path | RunFolder) -> Report:
             )
         if not replayed.closed:  # else it was killed after its end, before the folder was finished
             _close(replayed, store)
-        return run.finish_with(*_models(run.path, store))
+        return run.finish(*_models(run.path, store))
     finally:
         run.dispose()
 

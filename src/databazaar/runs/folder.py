@@ -44,11 +44,10 @@ from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from databazaar.data.profile_record import MarketProfile
     from databazaar.data.schema import Schema
-    from databazaar.learning.task import Task
+    from databazaar.training import Model, Training
 
 PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
@@ -153,18 +152,14 @@ class RunFolder(Notes):
         notes = {name: digest for name, digest in found.items() if digest is not None}
         self.stated = {"environment": environment, "notes": notes}
 
-    def note_layout(self, task: Task) -> None:
-        """Keeps what only the consumer's task knows of the model, for a close that does without it."""
-        if task.model is not None and not os.path.lexists(self.path / LAYOUT):
-            write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode(), within=self.path)
+    def note_outline(self, outline: Outline) -> None:
+        """Keeps what only the consumer knows of the model, for a close that does without it."""
+        if outline != Outline() and not os.path.lexists(self.path / LAYOUT):
+            write_whole(self.path / LAYOUT, outline.model_dump_json().encode(), within=self.path)
 
-    def finish(self, best: Tensor, task: Task, last: Tensor) -> Report:
+    def finish(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """Writes the best model and the last, and the summary, which seals the ledger's file. May be done again after a
         crash."""
-        return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
-
-    def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
-        """The same without torch."""
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
@@ -184,22 +179,21 @@ class RunFolder(Notes):
         self._replayed = replayed
         return self._completed(report)
 
-    def saved_parameters(self) -> tuple[Tensor, Tensor] | None:
-        """The parameters of the best model and of the last, once the store no longer has them."""
+    def saved_models(self, training: Training) -> tuple[Model, Model] | None:
+        """The best model and the last, once the store no longer has them."""
         snapshot = None if self._store is None else self._store.snapshot()
         if snapshot is not None and snapshot.parameters is not None:
             return None
-        return self.delivered_parameters(), self.delivered_parameters(LAST if os.path.lexists(self.path / LAST) else "")
+        last = LAST if os.path.lexists(self.path / LAST) else ""
+        return training.restored(self.delivered()), training.restored(self.delivered(last))
 
-    def delivered_parameters(self, folder: str = "") -> Tensor:
-        """The parameters of the model that the consumer has got, or of the one in another folder of the run."""
-        import torch
-
+    def delivered(self, folder: str = "") -> NDArray[Any]:
+        """The array of the model that the consumer has got, or of the one in another folder of the run."""
         try:
             weights = read_model(self.path / folder if folder else self.weights.parent, self.path).weights
         except BazaarError as refused:
             raise LedgerError(f"{refused}; the ledger no longer has the model, so put the old file back") from None
-        return torch.from_numpy(flattened(weights))
+        return flattened(weights)
 
     @property
     def weights(self) -> Path:

@@ -27,7 +27,7 @@ from databazaar import __version__
 from databazaar.data.schema_message import Strict, TaskKind
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
-from databazaar.models import ModelForm, ModelKind
+from databazaar.models import ModelForm, ModelKind, Trees
 from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 class Architecture(Strict):
     """A built-in model, as `databazaar.build_model` takes it."""
 
-    kind: ModelKind
+    kind: ModelKind | Literal["trees"]
     inputs: _Sizes
     outputs: _Size
     hidden: _Sizes = ()
@@ -80,13 +80,14 @@ class Outline(Strict):
     task: TaskKind | None = None
 
     @classmethod
-    def of(cls, task: Task) -> Outline:
+    def of(cls, task: Task, form: ModelForm | None = None) -> Outline:
+        """Of a built-in model that is no torch module, the `form` says how it is built."""
         from torch import nn
 
         from databazaar.learning.losses import LOSSES
         from databazaar.learning.models import form_of
 
-        layout, form = task.optional_layout, form_of(task.model)
+        layout, form = task.optional_layout, form or form_of(task.model)
         known = next((name for name, loss in LOSSES.items() if loss is task.loss), "")
         crosses = known.endswith("cross-entropy") or isinstance(getattr(task.loss, "given", None), nn.CrossEntropyLoss)
         answers: TaskKind | None = "classification" if crosses else "regression" if known == "squared-error" else None
@@ -196,15 +197,17 @@ def read_description(folder: Path, within: Path | None = None) -> tuple[ModelCar
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
     if form is not None and schema is not None:
+        from databazaar.data.tree_features import encoding_of
+
         sizes = int(np.prod(form.inputs)), form.outputs
-        if (schema.width, schema.outputs) != sizes:
+        if (encoding_of(schema, form.kind).width, schema.outputs) != sizes:
             raise _unfit(folder / SCHEMA, f"it does not fit the inputs and outputs of {CARD}")
     return card, schema
 
 
 def refuse_other_size(card: ModelCard, parameters: int, folder: Path) -> None:
     """Refuses weights that a built-in model of this card does not have."""
-    if card.form is None:
+    if card.form is None or card.form.kind == Trees.kind:
         return
     try:
         expected = card.form.parameter_count

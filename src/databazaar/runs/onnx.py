@@ -44,7 +44,7 @@ def export_onnx(trained: TrainedModel, path: Path) -> float | None:
     onnxruntime is installed, the file's answers are compared with the model's own before it is written, and the largest
     difference is returned."""
     form = trained.card.form
-    if trained.model is None or form is None:
+    if not isinstance(trained.model, nn.Module) or form is None:
         raise BazaarError(
             f"{trained.path} holds a model of its maker's own: torch.onnx.export writes it from your module"
         )

@@ -20,6 +20,8 @@ from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
 from databazaar.learning.parameter_exchange import frozen_digest
 from databazaar.learning.torch_state import limited_threads
+from databazaar.learning.trees.ensemble import Ensemble
+from databazaar.models import Trees
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_folder import CARD, StoredModel, flattened, read_model
 from databazaar.runs.notes import MODEL, RUN
@@ -57,7 +59,8 @@ class Evaluation:
 
 
 class TrainedModel(Displayed):
-    """A model folder that was read. `model` is a torch module, or None where the architecture is its maker's own.
+    """A model folder that was read. It holds `trees`, or else `model`, a torch module, which is None where the
+    architecture is its maker's own.
 
     With a `schema`, the preprocessing, methods take tables as they are; without, they take the model's own inputs.
     """
@@ -67,10 +70,16 @@ class TrainedModel(Displayed):
         self.card = stored.card
         self.schema: Schema | None = stored.schema
         self.parameters: dict[str, NDArray[Any]] = stored.weights
+        self.model: nn.Module | None = None
+        self.trees: Ensemble | None = None
         form = stored.card.form
+        if form is not None and form.kind == Trees.kind:
+            self.trees = _ensemble(stored, path)
+            return
         if model is None and form is not None:
             model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
-        self.model: nn.Module | None = None if model is None else _filled(model, stored, path)
+        if model is not None:
+            self.model = _filled(model, stored, path)
 
     @property
     def task(self) -> str | None:
@@ -158,7 +167,10 @@ class TrainedModel(Displayed):
     def encode(self, data: Features, where: str = "the table") -> NDArray[np.float32]:
         """The model's inputs [n, …]: a table through the preprocessing, or arrays as they are."""
         if self.schema is not None and _is_table(data):
-            encoded = self.schema.encode_features(_with_named_index(data), where)
+            from databazaar.data.tree_features import encoding_of
+
+            kind = "" if self.card.form is None else self.card.form.kind
+            encoded = encoding_of(self.schema, kind).encode_features(_with_named_index(data), where)
         else:
             try:
                 encoded = np.asarray(data, dtype=np.float32)
@@ -174,14 +186,19 @@ class TrainedModel(Displayed):
 
     @torch.no_grad()
     def _outputs(self, x: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
-        if self.model is None:
+        if self.model is None and self.trees is None:
             raise BazaarError(
                 f"{self.path} holds the weights of a model whose architecture is its maker's own: "
                 "give the torch module too, databazaar.load_run(path, model=…), or use .parameters"
             )
         for start in range(0, len(x), CHUNK):
+            rows = x[start : start + CHUNK]
+            if self.trees is not None:
+                yield self.trees.scores(self.trees.bins.apply(rows))
+                continue
+            assert self.model is not None
             with limited_threads(sum(one.numel() for one in self.model.parameters())):
-                outputs = tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
+                outputs = tensor_of(self.model(torch.from_numpy(rows))).numpy()
             yield outputs
 
     def _names(self, classes: int) -> tuple[str, ...]:
@@ -196,11 +213,12 @@ class TrainedModel(Displayed):
     def _facts(self) -> dict[str, str]:
         form, count = self.card.form, sum(array.size for array in self.parameters.values())
         kind = "its maker’s own" if form is None else f"{form.kind} of {form.sizes}"
+        size = f"{count:,} parameters" if self.trees is None else f"{len(self.trees.rounds):,} rounds"
         answers = f"{self.task}" + (f" of {self.card.target!r}" if self.card.target else "")
         names = f": {listed(self.class_names, 8)}" if self.class_names else ""
         return {
             "folder": str(self.path),
-            "model": f"{kind}, {count:,} parameters",
+            "model": f"{kind}, {size}",
             "answers": f"{answers}{names}" if self.task else "not known",
             "inputs": "arrays (no preprocessing is kept)" if self.schema is None else listed(self.schema.columns, 8),
             "hash": f"{self.card.model_hash[:16]}, written {self.card.written} by {self.card.by}",
@@ -273,6 +291,14 @@ def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
     if not (place / RUN).exists():
         raise BazaarError(f"{path} is neither a run's folder nor a model folder: give one that `bazaar run` made")
     return load_run(place, model)
+
+
+def _ensemble(stored: StoredModel, path: Path) -> Ensemble:
+    ensemble, form = Ensemble.restored(flattened(stored.weights)), stored.card.form
+    outputs = 1 if ensemble.objective.kind == "squared" else max(2, ensemble.objective.classes)
+    if form is None or (ensemble.bins.features, outputs) != (form.inputs[0], form.outputs):
+        raise BazaarError(f"{path}: the trees do not fit {CARD}: copy the model folder again from its run")
+    return ensemble
 
 
 def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:

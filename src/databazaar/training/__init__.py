@@ -1,5 +1,5 @@
 """How the answers of a round become gains and the next model, one file a family (databazaar/learners has settings)."""
 
-from databazaar.training.protocol import Learned, Lesson, Memory, Training
+from databazaar.training.protocol import Learned, Lesson, Memory, Model, Training
 
-__all__ = ["Learned", "Lesson", "Memory", "Training"]
+__all__ = ["Learned", "Lesson", "Memory", "Model", "Training"]

@@ -34,8 +34,9 @@ from databazaar.codes import Code
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR, length
 from databazaar.learning.models import LARGE
 from databazaar.learning.task import Schedule, step_at
-from databazaar.learning.utilities import Evaluator, Scores
-from databazaar.training.protocol import Learned, Lesson, Memory
+from databazaar.learning.utilities import Scores
+from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
+from databazaar.training.protocol import Learned, Lesson, Memory, Model
 
 AGGREGATOR = "aggregator"
 """What the aggregator's state is called in the memory."""
@@ -59,6 +60,11 @@ class Proposed:
     step: float
     own: Tensor | None = None
 
+    @property
+    def params(self) -> Tensor:
+        """The model that the round began with."""
+        return vector_of(self.lesson.model)
+
     @cached_property
     def good(self) -> list[int]:
         """The draws that the last row counts."""
@@ -72,7 +78,7 @@ class Proposed:
 
     def moved(self, good: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state."""
-        params, updates, asked = self.lesson.params, self.lesson.replies.updates, self.lesson.drawn.asked
+        params, updates, asked = self.params, self.lesson.replies.updates, self.lesson.drawn.asked
         before = self.lesson.memory[AGGREGATOR]
         if not good:
             return params, before
@@ -90,7 +96,7 @@ class Proposed:
 
     def parts(self) -> Iterator[Tensor]:
         """All of them at once; large ones one after the other, and the last only when the others are gone."""
-        if len(self.lesson.params) <= LARGE:
+        if len(self.params) <= LARGE:
             yield self.models
             return
         count = len(self.lesson.drawn.asked) * (2 if self.lesson.gains == "shapley" else 1)
@@ -101,7 +107,7 @@ class Proposed:
         """Some of those before the last."""
         if self.lesson.gains == "shapley":
             return self._halfway(rows)
-        return (self.step * self.lesson.replies.updates[rows]).add_(self.lesson.params)
+        return (self.step * self.lesson.replies.updates[rows]).add_(self.params)
 
     def _halfway(self, rows: slice) -> Tensor:
         """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again). One
@@ -112,7 +118,7 @@ class Proposed:
         lesson, own = self.lesson, int(self.own is not None)
         asked = lesson.drawn.asked
         if all(i in lesson.replies.failures for i in asked):
-            return lesson.params.expand(2 * len(asked), -1)[rows]
+            return self.params.expand(2 * len(asked), -1)[rows]
         weights = []
         for whole, i in [(whole, i) for whole in (1.0, 0.0) for i in asked][rows]:
             draws = [*self.good, i] if i in lesson.left_out else self.good
@@ -121,23 +127,22 @@ class Proposed:
             weights.append([*of_asked, *[share * 0.5] * own])
         updates = lesson.replies.updates
         updates = updates if self.own is None else torch.cat([updates, self.own[None]])
-        return (torch.tensor(weights).to(updates) @ updates).add_(lesson.params)
+        return (torch.tensor(weights).to(updates) @ updates).add_(self.params)
 
 
 @dataclass(frozen=True, eq=False)
-class AveragingTraining:
+class AveragingTraining(ParameterTraining):
     """`own` gives the consumer's own update, where it has rows to train on; `step` is the paper's γ."""
 
     aggregator: Aggregator
-    evaluator: Evaluator
     step: float | Schedule = 1.0
     own: OwnUpdate | None = None
 
-    def init(self, params: Tensor) -> Memory:
-        return {AGGREGATOR: self.aggregator.init(params)}
+    def init(self, model: Model) -> Memory:
+        return {AGGREGATOR: self.aggregator.init(vector_of(model))}
 
     def learn(self, lesson: Lesson) -> Learned:
-        own = None if self.own is None else self.own(lesson.params, lesson.round)
+        own = None if self.own is None else self.own(vector_of(lesson.model), lesson.round)
         proposed = Proposed(self.aggregator, lesson, step_at(self.step, lesson.round), own)
         scores = self.evaluator.score_parts(proposed.parts())
         if lesson.gains != "alone" and not np.isfinite(scores.utility).all():
@@ -154,7 +159,8 @@ class AveragingTraining:
                 reached = lesson.unchanged
                 break
             failures[longest] = DIVERGES
-        return Learned(gains, reasons, params, {AGGREGATOR: combined}, reached)
+        model = lesson.model if params is vector_of(lesson.model) else Parameters(params)
+        return Learned(gains, reasons, model, {AGGREGATOR: combined}, reached)
 
     def _reached(
         self, proposed: Proposed, scores: Scores, gains: Mapping[int, float | None]

@@ -37,9 +37,9 @@ from databazaar.learning.own_rows import OWN_ROWS, joined
 from databazaar.learning.parameter_exchange import StayingBuffers
 from databazaar.learning.task import Task
 from databazaar.learning.torch_state import seeded
-from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import oracle_key, sample_order
-from databazaar.training.protocol import Learned, Lesson, Memory
+from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
+from databazaar.training.protocol import Learned, Lesson, Memory, Model
 from databazaar.utilities.exp_loss import ExpLoss
 
 if TYPE_CHECKING:
@@ -62,12 +62,11 @@ PIECE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class InRunTraining:
+class InRunTraining(ParameterTraining):
     """`holdout` gives the direction in which parts are scored; `own` are training rows of the consumer's."""
 
     rule: InRun
     task: Task
-    evaluator: Evaluator
     holdout: Examples
     own: Examples | None
     seed: int
@@ -87,9 +86,11 @@ class InRunTraining:
         own = None if consumer.train is None else _on(device, consumer.train)
         scales_by_utility = isinstance(consumer.scoring, ExpLoss)
         holdout, bounded = _on(device, consumer.holdout), consumer.bounded
-        return cls(rule, task, market.evaluator, holdout, own, market.seed, bounded, scales_by_utility)
+        shared = consumer, market.scorer, device
+        return cls(*shared, rule, task, holdout, own, market.seed, bounded, scales_by_utility)
 
-    def init(self, params: Tensor) -> Memory:
+    def init(self, model: Model) -> Memory:
+        params = vector_of(model)
         nothing = params.new_zeros(self._trained)
         second = {SECOND: nothing.clone()} if self.rule.optimizer == "adam" else {}
         return {FIRST: nothing, **second, STEPS: params.new_zeros(1)}
@@ -98,13 +99,15 @@ class InRunTraining:
         values, failures = self._values(lesson)
         learned = self._learned(lesson, values, failures)
         if learned is None:  # a step has left the numbers: some rows beyond those that were judged have no loss
-            bad = {i for i in values if not math.isfinite(self._mean_loss(lesson.params, lesson.replies.rows[i]))}
+            bad = {
+                i for i in values if not math.isfinite(self._mean_loss(vector_of(lesson.model), lesson.replies.rows[i]))
+            }
             failures = {**failures, **dict.fromkeys(bad, NO_UTILITY)}
             values = {i: value for i, value in values.items() if i not in bad}
             learned = self._learned(lesson, values, failures) if bad else None
         if learned is None:
             gains = self._gains(lesson, values, 0.0)
-            learned = Learned(gains, failures, lesson.params, lesson.memory, lesson.unchanged)
+            learned = Learned(gains, failures, lesson.model, lesson.memory, lesson.unchanged)
         return learned
 
     def _learned(self, lesson: Lesson, values: Mapping[int, float], failures: Mapping[int, Code]) -> Learned | None:
@@ -121,7 +124,7 @@ class InRunTraining:
         scores = self.evaluator.score(params[None]) if batches else lesson.unchanged
         if not (np.isfinite(scores.utility[0]) and bool(torch.isfinite(params).all())):
             return None
-        return Learned(gains, failures, params, memory, scores)
+        return Learned(gains, failures, Parameters(params), memory, scores)
 
     def _gains(self, lesson: Lesson, values: Mapping[int, float], rate: float) -> dict[int, float | None]:
         """The gain of everybody asked, of whose rows each moves the model at this rate. A first-order value may be
@@ -150,7 +153,8 @@ class InRunTraining:
         """⟨g_i, P v⟩ of each provider that has answered, and why others' rows cannot be used."""
         way, reach = self._direction(lesson)
         values, failures = dict[int, float](), dict(lesson.replies.failures)
-        ends = [lesson.params.clone(), lesson.params.clone()]
+        params = vector_of(lesson.model)
+        ends = [params.clone(), params.clone()]
         for end, sign in zip(ends, (1.0, -1.0), strict=True):
             end[: self._trained] += sign * reach * way
         for i, rows in lesson.replies.rows.items():
@@ -170,10 +174,11 @@ class InRunTraining:
 
     def _direction(self, lesson: Lesson) -> tuple[Tensor, float]:
         """P v, and how far along it a central difference looks."""
-        leaf = lesson.params[: self._trained].detach().clone().requires_grad_()
+        params = vector_of(lesson.model)
+        leaf = params[: self._trained].detach().clone().requires_grad_()
         total, (x, y) = torch.zeros_like(leaf), self.holdout
         for at in range(0, len(y), PIECE):
-            loss = self._losses(leaf, lesson.params, (x[at : at + PIECE], y[at : at + PIECE])).sum() / len(y)
+            loss = self._losses(leaf, params, (x[at : at + PIECE], y[at : at + PIECE])).sum() / len(y)
             total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
         way = self._scaled(lesson.memory, total)
         slope = float(torch.dot(total, way))
@@ -205,7 +210,7 @@ class InRunTraining:
 
     def _moved(self, lesson: Lesson, batches: Sequence[Batch], rates: Sequence[float]) -> tuple[Tensor, Memory]:
         rule, model = self.rule, self._model.train()
-        params = lesson.params.detach().clone()
+        params = vector_of(lesson.model).detach().clone()
         trained = params[: self._trained]
         memory = {name: kept.clone() for name, kept in lesson.memory.items()}
         descend = Descent(rule.optimizer, 0.0 if rule.optimizer == "adam" else MOMENTUM, rule.weight_decay)

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.codes import Code
 from databazaar.engines import Replies
+from databazaar.learning.inputs import Inputs
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn
+from databazaar.vectors import HashedArray
 
 Memory = Mapping[str, Tensor]
 """What a learner remembers between rounds, by name. It is kept in the snapshot with the model."""
+
+
+class Model(Protocol):
+    """A model as the market sees it: a value that is never changed. What it means is known to its learner alone."""
+
+    @property
+    def stored(self) -> HashedArray:
+        """All of it as one array: the ledger has its hash, the snapshot and the model's folder have its numbers."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many numbers an answer moves at once: large computations take several threads."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,7 @@ class Lesson:
     do not move the model. `gains` are those that the sampler wants: `alone` or `shapley`.
     """
 
-    params: Tensor
+    model: Model
     memory: Memory
     utility: float
     loss: float | None
@@ -50,7 +67,7 @@ class Learned:
 
     gains: Mapping[int, float | None]
     failures: Mapping[int, Code]
-    params: Tensor
+    model: Model
     memory: Memory
     scores: Scores
 
@@ -58,14 +75,34 @@ class Learned:
 class Training(Protocol):
     """One family's way to learn, for one market: pure functions of what they are given.
 
-    A round's move of the model is a sum of parts, one a provider. A part's gain is its halfway difference
-    U(m + part/2) − U(m − part/2) or, where that is dear, its first-order value.
+    A round's move of the model is a sum of parts, one a provider: in parameters, or in predictions. A part's gain is
+    its halfway difference U(m + part/2) − U(m − part/2) or, where that is dear, its first-order value.
     """
 
-    def init(self, params: Tensor) -> Memory:
+    def restored(self, stored: NDArray[Any]) -> Model:
+        """The model that an array holds."""
+        ...
+
+    def init(self, model: Model) -> Memory:
         """What is remembered before the first round."""
+        ...
+
+    def score(self, model: Model) -> Scores:
+        """How good a model is on the hold-out."""
+        ...
+
+    def question(self, model: Model) -> Tensor:
+        """What travels to the providers that are asked; empty where rows are asked for."""
         ...
 
     def learn(self, lesson: Lesson) -> Learned:
         """The gains of a round's answers, and the next model. It has a finite utility, or is the one before."""
+        ...
+
+    def outputs(self, model: Model, x: Inputs) -> NDArray[np.float64]:
+        """The model's outputs for rows [rows, outputs]: log odds or logits of classes, or numbers."""
+        ...
+
+    def own_rows_alone(self) -> Model:
+        """The model that the consumer could have had without any market: from all of its rows but the audit's."""
         ...

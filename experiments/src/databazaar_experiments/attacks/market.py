@@ -14,6 +14,7 @@ from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PricePerRow
+from databazaar.training.parameters import vector_of
 from databazaar_experiments.attacks import Attack, Known, MixedEngine
 
 
@@ -70,8 +71,8 @@ def play_attacked(arbiter: Arbiter, attackers: Sequence[str]) -> Attacked:
         pay=dict(run.accounts.book.pay),
         attackers=tuple(attackers),
         flagged=tuple(ids[i] for i in arbiter.rules.flagged(run.state.sampler)),
-        delivered=run.state.best.params.detach().cpu(),
-        last=run.state.params.detach().cpu(),
+        delivered=vector_of(run.state.best.model).detach().cpu(),
+        last=vector_of(run.state.model).detach().cpu(),
         rounds=run.state.round,
     )
 

@@ -1,0 +1,52 @@
+"""Boosted trees: a round grows one tree, on the rows of all drawn providers and of the buyer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from databazaar.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    from databazaar.learners.protocol import Market
+    from databazaar.parties import Consumer
+    from databazaar.training import Model, Training
+
+MOST = 10**6
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Grows one tree a round (one a class) on the rows of all drawn providers and of the buyer together.
+
+    What a leaf adds to a prediction is a sum over the providers whose rows are in it: so each has a part of the tree,
+    in predictions. Bins of the features come from the buyer's rows.
+    """
+
+    rows: int = setting(4096, "the most rows of a provider that an access buys", at_least=1, at_most=MOST)
+    rate: float | None = setting(
+        None,
+        "the share of a tree's answer that is added",
+        above=0,
+        at_most=1,
+        example=0.1,
+        without="by the rounds that the budget buys",
+    )
+    leaves: int = setting(31, "the most leaves of a tree", at_least=2, at_most=10_000)
+    min_rows: int = setting(20, "the fewest rows of a leaf", at_least=1, at_most=MOST, in_files=False)
+    l2: float = setting(1.0, "added to a leaf's hessian: a small leaf moves less", at_least=0, in_files=False)
+    kind: ClassVar[str] = "boosting"
+    example: ClassVar[str] = "trees"
+
+    def __post_init__(self) -> None:
+        check_settings(self, f"learner {self.kind}")
+
+    def begin(self, consumer: Consumer) -> Model:
+        from databazaar.training.boosting import untrained
+
+        return untrained(consumer)
+
+    def training(self, market: Market) -> Training:
+        from databazaar.training.boosting import BoostingTraining
+
+        return BoostingTraining.of(self, market)
