@@ -19,10 +19,12 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Schedule
 from databazaar.learning.torch_state import limited_threads
+from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.utilities import UtilityFunction
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.callback import Callback
 from databazaar.market.run import OnRound
+from databazaar.models import Trees
 from databazaar.parties import Consumer, Provider
 from databazaar.runs.report import Report
 from databazaar.samplers import Sampler, Uniform
@@ -103,12 +105,13 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         of `X` which provider has it; None, NaN, "" or −1 are the consumer's own. With neither, nobody sells: the model
         is trained on the own rows alone, for as many rounds as the budget would have paid, and nothing is spent.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=self._regresses, ensure_min_samples=2)
+        checks = {"dtype": np.float64, "ensure_all_finite": self._finite}
+        X, y = validate_data(self, X, y, y_numeric=self._regresses, ensure_min_samples=2, **checks)
         if provider_of is not None:
             if providers is not None:
                 raise BazaarError("providers and provider_of say the same thing: give one of them")
             X, y, providers = _parted(X, y, provider_of)
-        self._center, self._spread = _scales(X) if self.standardize else (0.0, 1.0)
+        self._center, self._spread = _scales(X) if self.standardize and self.model != Trees.kind else (0.0, 1.0)
         self._learn_targets(y)
         seed, own = self._seed(), (self._inputs(X), self._targets(y))
         consumer, alone = self._consumer(own, seed), providers is None
@@ -129,13 +132,15 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         finally:
             arbiter.close()
         self.report_: Report | None = None if alone else report
-        self.model_: nn.Module = arbiter.model.double()
+        self.model_: Any = arbiter.model  # a torch module, or an Ensemble
+        if isinstance(self.model_, nn.Module):
+            self.model_.double()
         return self
 
     def _consumer(self, own: Rows, seed: int) -> Consumer:
         """All own rows are the hold-out. This is the place for own rows that train before anything is bought."""
         model = self._plain if self.model is None else self.model
-        if isinstance(model, str):
+        if isinstance(model, str) and model != Trees.kind:
             model = build_model(model, [own[0].shape[1]], self._outputs, hidden=tuple(self.hidden), seed=seed)
         return Consumer(
             model, budget=self.budget, holdout=own, utility=self.utility, per_round=self.per_round, step=self.step
@@ -150,10 +155,15 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
     def _rows_of(self, name: object, rows: tuple[Any, Any]) -> Rows:
         try:
             x, y = rows
-            X = validate_data(self, x, reset=False, dtype=np.float64)
+            X = validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite=self._finite)
             return self._inputs(X), self._targets(column_or_1d(check_array(y, ensure_2d=False, dtype=None)))
         except (ValueError, TypeError, BazaarError) as reason:
             raise BazaarError(f"provider {name}: {' '.join(str(reason).split())}") from None
+
+    @property
+    def _finite(self) -> bool | str:
+        """Whether features must all be there: trees take NaN."""
+        return "allow-nan" if self.model == Trees.kind else True
 
     def _seed(self) -> int:
         generator = check_random_state(self.random_state)
@@ -167,7 +177,10 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
     def _raw(self, X: Any) -> Array:
         """The model's outputs for new rows, in double precision."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite)
+        if isinstance(self.model_, Ensemble):
+            scores: Array = self.model_.scores(self.model_.bins.apply(self._inputs(X)))
+            return scores if scores.shape[1] == self._outputs else np.column_stack([np.zeros(len(scores)), scores])
         with torch.no_grad(), limited_threads(sum(one.numel() for one in self.model_.parameters())):
             outputs: Array = self.model_(torch.from_numpy(self._inputs(X))).numpy()
         return outputs
@@ -194,14 +207,14 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
 class MarketClassifier(ClassifierMixin, _MarketEstimator):  # type: ignore[misc]
     """A classifier that is trained by buying from providers within a budget.
 
-    `model` is logistic (also where none is given), mlp (with `hidden` layers), or a torch module with one output for
-    each class. `budget` is in accesses where providers ask one credit each, and `per_round` of them make a round.
+    `model` is logistic (also where none is given), mlp (with `hidden` layers), trees, or a torch module with one output
+    for each class. `budget` is in accesses where providers ask one credit each, and `per_round` of them make a round.
     `sampler` decides whom to ask (OSMD with the settings of the theory unless one is given), `oracle` how providers
     train. `defence` is what is done against those who play for the money: nothing, "standard", "strict", or a Defence.
     `standardize` brings columns to one scale by the consumer's rows. Labels may be anything; the consumer's rows
     say which there are.
 
-    After `fit`: `classes_`, `model_` (a torch module), `report_` and `payouts_`.
+    After `fit`: `classes_`, `model_` (a torch module, or trees), `report_` and `payouts_`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -248,7 +261,7 @@ class MarketClassifier(ClassifierMixin, _MarketEstimator):  # type: ignore[misc]
 class MarketRegressor(RegressorMixin, _MarketEstimator):  # type: ignore[misc]
     """A regressor that is trained by buying from providers within a budget.
 
-    As MarketClassifier, with linear, mlp or a torch module with one output as `model`. `standardize` brings
+    As MarketClassifier, with linear, mlp, trees or a torch module with one output as `model`. `standardize` brings
     the target to one scale too; predictions are in its own units.
 
     >>> import numpy as np

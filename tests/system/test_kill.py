@@ -237,19 +237,28 @@ def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     assert_same(run, commands.cwd / "demo")
 
 
-def test_a_killed_market_goes_on_with_its_optimizer(commands: Commands, whole: Path) -> None:
-    """The moments of AdamW are part of the snapshot: without them the model would be another one."""
+MLP = 'kind = "mlp"\nhidden = [16]'
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "more"), [("in-run", MLP, '[learner]\nkind = "in-run"\n'), ("trees", 'kind = "trees"', "")]
+)
+def test_a_killed_market_goes_on_with_its_learner(
+    name: str, model: str, more: str, commands: Commands, whole: Path
+) -> None:
+    """The moments of AdamW, and all trees so far, are part of the snapshot: without them the model would be another."""
     text = (commands.cwd / "market.toml").read_text().replace('kind = "standard"', 'kind = "none"')
-    (commands.cwd / "in-run.toml").write_text(text + '\n[learner]\nkind = "in-run"\n')
-    commands.run("run", "in-run.toml", "--out", "in-run", "--quiet")
-    run, kills = commands.cwd / "in-run-killed", 0
+    assert MLP in text
+    (commands.cwd / f"{name}.toml").write_text(f"{text.replace(MLP, model)}\n{more}")
+    commands.run("run", f"{name}.toml", "--out", name, "--quiet")
+    run, kills = commands.cwd / f"{name}-killed", 0
     for commits in (3, 4, 5):
-        args = ("run", run.name) if run.exists() else ("run", "in-run.toml", "--out", run.name)
+        args = ("run", run.name) if run.exists() else ("run", f"{name}.toml", "--out", run.name)
         kills += commands.stopped(when_written(run / "ledger.sqlite-wal", commits), *args, "--quiet")
         assert_sound(run)
     assert kills >= 2
     commands.run("run", run.name, "--quiet")
-    assert_same(run, commands.cwd / "in-run")
+    assert_same(run, commands.cwd / name)
 
 
 def test_control_c_leaves_a_run_that_can_be_resumed(commands: Commands, whole: Path) -> None:

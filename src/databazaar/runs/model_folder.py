@@ -268,6 +268,7 @@ def _readme(card: ModelCard) -> str:
     what = "a model of its maker's own" if card.form is None else f"a built-in model, {card.form.kind}"
     answers = {"classification": f"classes of {card.target}", "regression": f"{card.target} in its own units"}
     known = card.task is not None and card.target is not None
+    trees = card.form is not None and card.form.kind == Trees.kind
     return f"""A model that was bought on a data market: {what}.
 {f"It answers with {answers[card.task]}." if known and card.task else ""}
 
@@ -277,7 +278,7 @@ On the command line, with databazaar installed:
 
     bazaar predict THIS_FOLDER new.csv --out predictions.csv
     bazaar evaluate THIS_FOLDER test.csv
-    bazaar export THIS_FOLDER --out model.onnx
+    bazaar export THIS_FOLDER --out {"model.txt" if trees else "model.onnx"}
 
 From Python:
 

@@ -22,6 +22,7 @@ from databazaar.config.sections import DataSettings
 from databazaar.config.toml_text import toml_text
 from databazaar.errors import LedgerError
 from databazaar.learning.asked_rows import ask_cost, refuse_few_rows, refuse_small_table
+from databazaar.models import MODELS
 from databazaar.money import Currency
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import InvalidError, as_invalid
@@ -35,10 +36,12 @@ def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], m
     """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
     offer, None where they are not known: a site then keeps to limits of its own."""
     if market.learner.kind != "averaging":
+        named = MODELS.find(market.model.kind).learner != "averaging"
+        setting, use = ("model.kind", '"mlp" or another network') if named else ("learner.kind", '"averaging"')
+        kind = market.model.kind if named else market.learner.kind
         raise InvalidError(
-            f'learner.kind = "{market.learner.kind}" trains on rows, and contracts of this hub are for updates: use '
-            'learner.kind = "averaging"',
-            place="learner.kind",
+            f'{setting} = "{kind}" trains on rows, and contracts of this hub are for updates: use {setting} = {use}',
+            place=setting,
         )
     oracle = oracle_settings(market)
     with as_invalid():

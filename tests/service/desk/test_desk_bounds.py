@@ -31,12 +31,13 @@ ENOUGH: list[dict[str, Any]] = [
 
 
 def drafted(market: DeskMarket, mode: str, **spec: Any) -> str:
+    given = {name: value for name, value in {**SPEC, **spec}.items() if value is not None}
     with market.database.begin() as session:
         if not offers.own_offers(session, market["north"]):
             market.offer(session, "north", 1)
         files = {"holdout": market.upload(session, "buyer", table(9, 80))} if mode == "hosted" else {}
         about: dict[str, Any] = {"name": "Late", "files": files, "offers": ["north-sales"], "mode": mode}
-        return jobs.draft(session, market["buyer"], market.settings, spec={**SPEC, **spec}, **about).id
+        return jobs.draft(session, market["buyer"], market.settings, spec=given, **about).id
 
 
 @pytest.mark.parametrize("mode", ["hosted", "own"])
@@ -84,6 +85,21 @@ def test_the_work_of_a_round_is_bounded_by_the_operators_figure(small: DeskMarke
     small.settings = replace(small.settings, most_visits=59)
     with pytest.raises(InvalidError, match="60 row visits, and this hub allows 59"):
         drafted(small, "hosted", oracle={"kind": "full-gradient"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            {"model": {"kind": "trees"}},
+            '"trees" trains on rows, .*: use model.kind = "mlp" or another',
+        ),
+        ({"learner": {"kind": "in-run"}}, 'learner.kind = "in-run" trains on rows, .*: use learner.kind = "averaging"'),
+    ],
+)
+def test_a_learner_of_rows_is_refused(small: DeskMarket, spec: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidError, match=sentence):
+        drafted(small, "hosted", oracle=None, **spec)
 
 
 @given(
