@@ -147,6 +147,32 @@ def _in_doubt(params: Params) -> str:
     )
 
 
+def _no_data_of_rows(params: Params) -> str:
+    figure, answers = max(float(params["figure"] or 0.0), 0.0), counted(params["answers"], "answer")
+    return (
+        f"what its rows have brought is, with four standard errors, {figure:.3g} of what others' brought at the time, "
+        f"after {answers}, and {params['limit']:.3g} is the least: they seem to say nothing about the target"
+    )
+
+
+def _cleared_of_rows(params: Params) -> str:
+    return (
+        f"what its rows have brought stood {params['figure']:.3g} standard errors above nothing after "
+        f"{counted(params['answers'], 'answer')}, and {params['limit']:.3g} are asked for: its pay is not held back "
+        "any more"
+    )
+
+
+def _in_doubt_of_rows(params: Params) -> str:
+    after, figure = f"after {counted(params['answers'], 'answer')}", params["figure"]
+    if figure is None:
+        return f"{after} nobody could tell whether its rows bring anything"
+    return (
+        f"in the end what its rows have brought stood {figure:.3g} standard errors above nothing {after}, and "
+        f"{params['limit']:.3g} are asked for: nobody could tell whether they bring anything"
+    )
+
+
 def _by_provider(before: str) -> Callable[[Params], str]:
     return lambda params: f"{before}: {Code(str(params['why']))}"
 
@@ -248,5 +274,17 @@ SENTENCES: dict[str, str | Callable[[Params], str]] = {
         "one arm from then on, and so what one alone would earn"
     ),
     "in-doubt": _in_doubt,
+    # The same where answers are rows.
+    "leak-of-rows": (
+        "its rows are near copies of hold-out rows {figure:.3g} standard errors more often than your own rows are by "
+        "chance, and {limit:.3g} is the limit: it seems to have seen the hold-out"
+    ),
+    "no-data-of-rows": _no_data_of_rows,
+    "cleared-of-rows": _cleared_of_rows,
+    "alike-of-rows": (
+        "beyond chance, {figure:.3g} of its rows are near copies of those of {like}, and {limit:.3g} is the limit: "
+        "both share one arm from then on, and so what one alone would earn"
+    ),
+    "in-doubt-of-rows": _in_doubt_of_rows,
 }
 """The sentence of every code: a template for its parameters, or a function of them."""

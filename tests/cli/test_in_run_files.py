@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_markets import bazaar, write_market
 
-from databazaar import load_run
+from databazaar import Defence, load_run
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 IN_RUN = '\n[learner]\nkind = "in-run"\nrate = 0.005\n'
@@ -40,6 +40,17 @@ def test_from_check_to_predictions(task: str, tmp_path: Path) -> None:
     assert "in-run" in (runs[0] / "report.html").read_text()
 
 
+def test_a_defence_looks_at_rows(tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", '\n[defence]\nkind = "standard"\n')
+    checked = bazaar("check", market)
+    assert checked.code == 0 and "brought less than nothing" in checked.out and "updates" not in checked.out
+    told = bazaar("run", market, "--out", tmp_path / "run", "--quiet")
+    assert told.code == 0, told.err
+    assert bazaar("audit", tmp_path / "run").code == 0
+    defended = load_run(tmp_path / "run").report.defended
+    assert defended is not None and defended.defence == Defence.named("standard").of_rows()
+
+
 def test_pay_by_the_row_counts_the_rows_of_an_access(tmp_path: Path) -> None:
     market = in_run_market(tmp_path / "market", 'rows = 45\n\n[payment]\nkind = "price-per-row"\n')
     market.write_text(market.read_text().replace("20.00", "900.00"))
@@ -54,7 +65,6 @@ def test_pay_by_the_row_counts_the_rows_of_an_access(tmp_path: Path) -> None:
     [
         ('\n[oracle]\nkind = "full-gradient"\n', 'oracle is for learner.kind = "averaging"'),
         ('\n[aggregator]\nkind = "median"\n', 'aggregator is for learner.kind = "averaging"'),
-        ('\n[defence]\nkind = "standard"\n', 'defence.kind = "standard" judges updates'),
         ("optimizer = 3\n", "set from Python alone"),
         ("rows = 0\n", "learner.rows = 0 must be between 1 and"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError
 from databazaar.defence import Defence, Findings, OwnerGroups, defence_of
+from databazaar.defence.words import rules_of
 from databazaar.ledger import Terms
 from databazaar.ledger.rulebook import RuleBook
 from small_markets import vector_market
@@ -77,8 +78,19 @@ def test_an_arbiter_writes_its_defence_into_the_terms_and_only_where_it_has_one(
 
 def test_every_rule_that_may_be_off_is_off_by_default() -> None:
     off = Defence()
-    assert {field.name for field in fields(Defence)} - {"pay_left_out", "doubt"} == set(RULES)
+    assert {field.name for field in fields(Defence)} - {"pay_left_out", "doubt", "rows"} == set(RULES)
     assert not any(getattr(off, name) for name in RULES)
+
+
+@pytest.mark.parametrize("name", ["standard", "strict"])
+def test_of_rows_only_what_is_about_rows_is_on(name: str) -> None:
+    updates, rows = Defence.named(name), Defence.named(name).of_rows()
+    assert rows.name == name and Defence.of(rows.settings()) == rows != updates
+    assert (rows.clip, rows.screen, rows.new, rows.parts_holdout) == (None, None, None, False)
+    assert (rows.leak, rows.alike, rows.data, rows.cap) == (updates.leak, updates.alike, updates.data, updates.cap)
+    assert "rows" not in updates.settings() and Defence().of_rows() == Defence()
+    told = {name for name, _ in rules_of(rows)}
+    assert told >= {"leak", "alike", "data"} and not told & {"clip", "screen", "new"}
 
 
 figures = st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)), min_size=3, max_size=3)

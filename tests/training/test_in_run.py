@@ -272,7 +272,6 @@ def test_own_rows_take_part_in_every_step() -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"defence": "standard"}, "judges updates"),
         ({"engine": "ray"}, "needs the providers' rows here"),
     ],
 )

@@ -126,7 +126,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
     if isinstance(oracle, LocalSGD):
         oracle = replace(oracle, step=_halving(market, market.oracle.settings["step"]))
         refuse_long_asks({id: oracle.step_count(len(y)) * oracle.batch_size for id, (_, y) in data.providers.items()})
-    consumer = _consumer(market, data)
+    consumer, learner, defence = _consumer(market, data), market.built("learner"), market.defence.chosen
     providers = [
         Provider(
             p.id,
@@ -156,11 +156,11 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
             "ledger_url": market.ledger.url,
             "schema": data.schema.to_dict(),
         },
-        learner=market.built("learner"),
+        learner=learner,
         aggregator=market.built("aggregator"),
         payment=payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
         stops=market.built("stops"),
-        defence=market.defence.chosen,
+        defence=defence if learner.rows is None else defence.of_rows(),
         remarks=data.remarks,
         profile=data.profile,
         federation=None if federated is None else _federated_job(market, federated, folder, data),

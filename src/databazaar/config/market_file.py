@@ -181,12 +181,6 @@ class MarketFile:
                 f'"{self.engine.kind}" leaves them where they are: {_instead(kind)}',
                 "learner.kind",
             )
-        if not self.defence.chosen.off:
-            yield Fault(
-                f'defence.kind = "{self.defence.kind}" judges updates, and learner.kind = "{kind}" asks for rows: '
-                f'use defence.kind = "none", or {_instead(kind)}',
-                "defence.kind",
-            )
 
     def _share_faults(self) -> Iterator[str]:
         """Some rows of the hold-out must be left to judge by."""

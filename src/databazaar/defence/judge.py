@@ -30,9 +30,15 @@ LOOKS = 12
 LEAST = 0.1
 """Less than this of what persists in an ordinary provider's answers is none. One that adds noise of three times its
 update's length, to be private, has three times as much."""
+SURE, SURE_OF_ROWS = 2.0, 4.0
+"""So many standard errors more would still be less than `LEAST`. Updates of honest providers are far above it; honest
+rows that say what others' rows have said may bring nothing."""
 IN_DOUBT = 2.0
 """In the end, who has been looked at and has shown less than so many standard errors is not paid beyond the floor.
 Noise shows more than one by chance in a sixth of all looks, and more than two in a fortieth."""
+HARMS = -2.0
+"""The same of rows, where doubt is paid: honest rows bring nothing once a model has learned all there is, so only those
+that brought less than nothing are not paid."""
 
 
 class Verdict(NamedTuple):
@@ -129,8 +135,9 @@ def _look_for_data(
             continue
         figure = signal / error if error > 0 else 0.0
         shown[detector.owner == detector.owner[i]] = figure
-        if signal + 2 * error < LEAST:
-            verdicts += _about_owner(detector, standing, i, NO_DATA, Verdict(i, "no-data", signal + 2 * error, LEAST))
+        most = signal + (SURE_OF_ROWS if defence.rows else SURE) * error
+        if most < LEAST:
+            verdicts += _about_owner(detector, standing, i, NO_DATA, Verdict(i, "no-data", most, LEAST))
         elif standing[i] == OPEN and figure >= defence.data:
             verdicts += _about_owner(detector, standing, i, CLEARED, Verdict(i, "cleared", figure, defence.data))
     return replace(detector, standing=standing, shown=shown), verdicts
@@ -165,11 +172,16 @@ def _sharing(detector: DetectorState, alike: Sequence[Verdict]) -> tuple[int, ..
     return tuple(i for own in members for i in own if detector.owner[i] not in oldest and detector.standing[i] == OPEN)
 
 
+def in_doubt(defence: Defence) -> float:
+    """The standard errors that must have been shown in the end."""
+    return HARMS if defence.rows and defence.doubt else IN_DOUBT
+
+
 def doubted(defence: Defence, detector: DetectorState) -> NDArray[np.bool_]:
     """Whose held-back pay goes back to the consumer in the end. Where the test could not speak of an owner with enough
     answers (rounds too short, or too few owners), it is paid."""
     few = detector.owner_answers < FIRST_LOOK
     looked = detector.shown < UNKNOWN
-    open_ = np.where(few, not defence.doubt, looked & (detector.shown < IN_DOUBT))
+    open_ = np.where(few, not defence.doubt, looked & (detector.shown < in_doubt(defence)))
     found: NDArray[np.bool_] = np.where(detector.standing == OPEN, open_, detector.flagged)
     return found

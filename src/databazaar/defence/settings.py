@@ -32,6 +32,9 @@ class Defence:
     errors of what persists in a provider's answers it is paid beyond the floor. `cap`: the largest share of the budget
     that one owner may earn. `pay_left_out`: whether answers that were left out are paid in full, or the floor alone.
     `doubt`: whether those about whom nothing is known in the end are paid.
+
+    Where a learner trains on rows, the defence is `of_rows`. Then `alike` is the share of rows that are near copies of
+    the other one's, `leak` finds near copies of hold-out rows, and `data` goes by gains.
     """
 
     owners: bool = setting(False, "whether the providers of one owner share one place in the draw")
@@ -44,6 +47,7 @@ class Defence:
     cap: float | None = _rule("the largest share of the budget for one owner, of 14 or more", 1.0)
     pay_left_out: bool = setting(True, "whether answers that are left out of the average are paid in full")
     doubt: bool = setting(True, "whether owners who have shown nothing either way are paid in the end")
+    rows: bool = setting(False, "whether rows are looked at, and not updates", in_files=False)
     kind: ClassVar[str] = "defence"
 
     def __post_init__(self) -> None:
@@ -71,12 +75,19 @@ class Defence:
 
     def settings(self) -> dict[str, Any]:
         """As the terms hold it, with the version of the rules."""
-        return {**asdict(self), "version": VERSION}
+        given = {**asdict(self), "version": VERSION}
+        if not self.rows:
+            del given["rows"]
+        return given
+
+    def of_rows(self) -> Defence:
+        """The same where answers are rows: without the rules that are about updates alone."""
+        return self if self.off else replace(self, rows=True, clip=None, screen=None, new=None)
 
     @property
     def name(self) -> str:
         """The name of the preset that this is, or `own`."""
-        return next((name for name, preset in PRESETS.items() if preset == self), "own")
+        return next((name for name, preset in PRESETS.items() if self in (preset, preset.of_rows())), "own")
 
     @property
     def off(self) -> bool:
@@ -91,7 +102,7 @@ class Defence:
     @property
     def parts_holdout(self) -> bool:
         """Whether it looks at the two parts of the hold-out."""
-        return self.screen is not None or self.leak is not None
+        return not self.rows and (self.screen is not None or self.leak is not None)
 
     @property
     def holds_back(self) -> bool:

@@ -19,6 +19,11 @@ COMPARING = ("leak", "new", "data", "alike")
 """The rules that compare the answers of a round, and so need three or more of them."""
 
 
+def comparing(defence: Defence) -> str:
+    """The rules that are on and compare the answers of a round."""
+    return names_on(defence, *(("data",) if defence.rows else COMPARING))
+
+
 def names_on(defence: Defence, *names: str) -> str:
     """Those of these rules that are on, in a list for people.
 
@@ -41,8 +46,9 @@ def rules_of(defence: Defence) -> list[tuple[str, str]]:
         for name, value in given.items()
         if type(value) is not bool and value is not None
     }
-    found = [(name, WORDS[name].format(numbers.get(name, 0.0))) for name in WORDS if given[name] not in (None, False)]
-    found += [(name, words) for name, words in WHEN_OFF.items() if not given[name]] if defence.watches else []
+    words = {**WORDS, **(OF_ROWS if defence.rows else {})}
+    found = [(name, words[name].format(numbers.get(name, 0.0))) for name in words if given[name] not in (None, False)]
+    found += [(name, said) for name, said in WHEN_OFF.items() if not given[name]] if defence.watches else []
     return found
 
 
@@ -62,6 +68,15 @@ WORDS = {
         "while others can be asked."
     ),
 }
+OF_ROWS = {
+    "alike": "Two of whom {:.3g} or more of the rows are near copies of the other’s share one arm.",
+    "leak": "Who sells near copies of hold-out rows is flagged: by accident in {:.3g} % of markets.",
+    "data": (
+        "Pay beyond the floor is held back until the gains of a provider’s rows stand {:.3g} standard errors above "
+        "nothing; who brings next to nothing where others bring much is flagged."
+    ),
+}
+"""What these mean where answers are rows."""
 WHEN_OFF = {
     "pay_left_out": "Answers that are left out of the model are paid the floor alone.",
     "doubt": "Who has not shown that there is data behind its answers is paid the floor alone.",
@@ -69,12 +84,15 @@ WHEN_OFF = {
 """What it means that these are off."""
 
 
-def sentence_of(what: str, figure: float | None, limit: float, answers: int, like: str = ANOTHER) -> str:
+def sentence_of(
+    what: str, figure: float | None, limit: float, answers: int, like: str = ANOTHER, rows: bool = False
+) -> str:
     """What was found of a provider by a figure beside its limit, after so many of its answers; `like` is how whom it is
-    like is called. There is no figure where there were too few answers for one.
+    like is called, and `rows` says that answers are rows. There is no figure where there were too few answers for one.
 
     >>> sentence_of("alike", 0.912, 0.7, 8)
     'its answers are like those of another provider, by a cosine of 0.912 where 0.7 is the limit: both share one arm \
 from then on, and so what one alone would earn'
     """
-    return str(Code.of(what, figure=figure, limit=limit, answers=answers, like=like))
+    code = f"{what}-of-rows" if rows else what
+    return str(Code.of(code, figure=figure, limit=limit, answers=answers, like=like))

@@ -24,7 +24,8 @@ from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.inspection.holdout_parts import committed
-from databazaar.market.inspection.inspection import Inspection
+from databazaar.market.inspection.inspection import Inspection, Watch
+from databazaar.market.inspection.rows import RowInspection
 from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, first_state
@@ -87,6 +88,8 @@ class Arbiter(Displayed):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         self._begins = self.learner.begin(consumer)
         seed, defence = _whole(seed, "seed", 0), defence_of(defence)
+        if self.learner.rows is not None:
+            defence = defence.of_rows()
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
         terms = Terms(
             seed=seed,
@@ -130,11 +133,6 @@ class Arbiter(Displayed):
             raise BazaarError(
                 f"learner {name!r} needs the providers' rows here, and engine {kind!r} has none: use engine "
                 '"vectorized", or learner "averaging"'
-            )
-        if not self.rules.defence.off:
-            raise BazaarError(
-                f"defence {self.rules.defence!s} judges updates, and learner {name!r} asks for rows: take the defence "
-                'out, or use learner "averaging"'
             )
 
     def _refuse_where_nobody_is_asked(self) -> None:
@@ -182,8 +180,10 @@ class Arbiter(Displayed):
             state = State.restored(snapshot, training, device)
         quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
         defence = self.rules.defence
-        watch = None
-        if defence.watches:
+        watch: Watch | None = None
+        if defence.watches and defence.rows:
+            watch = RowInspection.of(defence, self.consumer)
+        elif defence.watches:
             judge = evaluator or self.consumer.evaluator(device)
             watch = Inspection.of(defence, vector_of(state.model), judge, seed)
         return MarketRun(

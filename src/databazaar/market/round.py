@@ -44,7 +44,7 @@ def _settled(round: Round, learned: Learned) -> Outcome:
     state, drawn, watched = round.state, round.lesson.drawn, round.watched
     draws, probabilities = drawn.draws.tolist(), drawn.probabilities.tolist()
     gains = [learned.gains[i] for i in draws]
-    findings = None if watched is None else watched.findings
+    findings, kept = (None, state.watch) if watched is None else watched.concluded(learned.gains)
     settled = round.rules.settle(state.sampler, drawn, gains, probabilities, findings)
     utility, loss = float(learned.scores.utility[0]), first_loss(learned.scores)
     settlement = Settlement(
@@ -70,7 +70,7 @@ def _settled(round: Round, learned: Learned) -> Outcome:
         sampler=settled.state,
         memory=learned.memory,
         best=state.best if utility <= state.best.utility else Best(state.round + 1, learned.model, utility),
-        watch=state.watch if watched is None else watched.kept,
+        watch=kept,
     )
     return after, settlement
 

@@ -15,7 +15,7 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
-from databazaar.market.inspection.inspection import Inspection
+from databazaar.market.inspection.inspection import Watch
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
 from databazaar.training import Lesson, Model, Training
@@ -71,7 +71,7 @@ class MarketRun:
     state: State
     on_round: OnRound | None = None
     quarantine: Quarantine | None = None
-    watch: Inspection | None = None
+    watch: Watch | None = None
     step: float | Schedule = 1.0
     """The paper's γ, by which a watch weighs updates."""
 
@@ -95,8 +95,7 @@ class MarketRun:
         if self.watch is not None:
             step = step_at(self.step, state.round)
             detector = self.rules.detector(state.sampler)
-            params = vector_of(state.model)
-            watched = self.watch(state.watch, params, drawn.asked, replies, step, detector)
+            watched = self.watch(state.watch, state.model, drawn.asked, replies, step, detector)
             replies, left_out = watched.replies, watched.left_out
         lesson = Lesson(
             model=state.model,

@@ -11,8 +11,8 @@ from typing import Literal
 from databazaar.defence import Defence, OwnerGroups
 from databazaar.defence.detector import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, DetectorState
 from databazaar.defence.findings import NOT_NEW
-from databazaar.defence.judge import FEWEST, IN_DOUBT
-from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
+from databazaar.defence.judge import FEWEST, in_doubt
+from databazaar.defence.words import TITLES, comparing, sentence_of
 from databazaar.display import listed
 from databazaar.ledger.audit import Audit
 from databazaar.ledger.record import Curve, Freed, Record
@@ -43,6 +43,8 @@ class Ruling:
     other: str = ""
     released: int = 0
     returned: int = 0
+    rows: bool = False
+    """Whether the answers were rows."""
 
     @property
     def flags(self) -> bool:
@@ -54,7 +56,8 @@ class Ruling:
 
     def sentence(self, like: str | None = None) -> str:
         """What was found, in words; `like` is how whom it is like is called, else it is named."""
-        return sentence_of(self.what, self.figure, self.limit, self.answers, self.other if like is None else like)
+        other = self.other if like is None else like
+        return sentence_of(self.what, self.figure, self.limit, self.answers, other, self.rows)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class Defended:
     def blind(self) -> str:
         """That in most rounds too few have answered to compare them, in one sentence; empty where it was not so."""
         answered = Counter(round for curve in self.curves for round in curve.rounds.tolist())
-        seen, rules = sum(times >= FEWEST for times in answered.values()), names_on(self.defence, *COMPARING)
+        seen, rules = sum(times >= FEWEST for times in answered.values()), comparing(self.defence)
         if not rules or 2 * seen >= len(answered):
             return ""
         return (
@@ -159,7 +162,8 @@ def defended_by(audit: Audit) -> Defended | None:
     record, book, ids = audit.record or Record(), audit.book, audit.terms.roster.ids
     detector = rules.sampler.detector(audit.state, len(ids))
     curves = record.figures.curves(len(ids))
-    rulings = [*_rulings(record, ids, detector, curves), *_in_doubt(audit, detector, record)]
+    found = [*_rulings(record, ids, detector, curves), *_in_doubt(audit, rules.defence, detector, record)]
+    rulings = [replace(one, rows=rules.defence.rows) for one in found]
     not_new = {(round, i) for round, i, reason in record.rounds.failures if reason == NOT_NEW}
     not_new_of = Counter(i for _, i in not_new)  # who was drawn twice has answered once
     flags = {one.provider: one.round for one in rulings if one.flags}
@@ -214,7 +218,7 @@ def _rulings(record: Record, ids: Sequence[str], detector: DetectorState, curves
     return found
 
 
-def _in_doubt(audit: Audit, detector: DetectorState, record: Record) -> list[Ruling]:
+def _in_doubt(audit: Audit, defence: Defence, detector: DetectorState, record: Record) -> list[Ruling]:
     """Whose held-back pay went to the consumer at the close, because nobody could tell whether it was earned."""
     assert audit.terms is not None
     ids, answers = list(audit.terms.roster.ids), detector.owner_answers
@@ -224,7 +228,8 @@ def _in_doubt(audit: Audit, detector: DetectorState, record: Record) -> list[Rul
         if one.round is None and not one.released:
             shown, last = float(detector.shown[place]), (audit.entries - 1, audit.head)
             figure, count = None if shown == UNKNOWN else shown, int(answers[place])
-            found.append(Ruling("in-doubt", one.provider, None, figure, IN_DOUBT, count, *last, returned=one.amount))
+            about = figure, in_doubt(defence), count
+            found.append(Ruling("in-doubt", one.provider, None, *about, *last, returned=one.amount))
     return found
 
 

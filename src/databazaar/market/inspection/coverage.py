@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from databazaar.defence import Defence
 from databazaar.defence.judge import FEWEST, FIRST_LOOK
 from databazaar.defence.owner_groups import share_of
-from databazaar.defence.words import COMPARING, names_on
+from databazaar.defence.words import comparing, names_on
 
 FEWEST_ROWS = 20
 """With fewer in a part, a mean of them has no standard error that one could rely on."""
@@ -25,6 +25,7 @@ HELD = (
     "there is data behind them; what waits at the end "
 )
 PAID_IN_DOUBT = "is paid, but to those who were judged and have shown nothing"
+HARMFUL = "is paid, but to those whose rows brought less than nothing"
 RETURNED_IN_DOUBT = "comes back to you, but for those who have shown something, or whom no test could judge"
 NO_DEFENCE = 'none, so copies, leaks and noise are paid like data: [defence] with kind = "standard" switches it on'
 
@@ -60,7 +61,8 @@ def meaning(defence: Defence) -> str:
     """Which defence it is, and what it means for the providers."""
     if not defence.holds_back:
         return in_words(defence)
-    return f"{in_words(defence)}: {HELD}{PAID_IN_DOUBT if defence.doubt else RETURNED_IN_DOUBT}"
+    paid = HARMFUL if defence.rows else PAID_IN_DOUBT
+    return f"{in_words(defence)}: {HELD}{paid if defence.doubt else RETURNED_IN_DOUBT}"
 
 
 def blind_spots(defence: Defence, place: MarketShape) -> tuple[str, ...]:
@@ -72,6 +74,10 @@ def blind_spots(defence: Defence, place: MarketShape) -> tuple[str, ...]:
 def _two_parts(defence: Defence, place: MarketShape) -> Iterator[str]:
     if place.rows is None or place.rows >= 2 * FEWEST_ROWS or not (rules := names_on(defence, "screen", "leak")):
         return
+    if defence.rows:
+        if place.rows < FEWEST_ROWS:
+            yield f"{rules} cannot work: {place.rows:,} rows are too few to find copies of: bring a larger hold-out"
+        return
     if place.rows:
         yield (
             f"{rules} cannot work: {place.rows:,} rows score updates, and two parts of them need {2 * FEWEST_ROWS} or "
@@ -82,7 +88,7 @@ def _two_parts(defence: Defence, place: MarketShape) -> Iterator[str]:
 
 
 def _public_changes(defence: Defence, place: MarketShape) -> Iterator[str]:
-    if place.parameters is None or place.parameters >= ROOM * CHANGES:
+    if place.parameters is None or place.parameters >= ROOM * CHANGES or defence.rows:
         return
     size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
     if place.parameters < FEW_DIMENSIONS:
@@ -95,7 +101,7 @@ def _public_changes(defence: Defence, place: MarketShape) -> Iterator[str]:
 
 def _others(defence: Defence, place: MarketShape) -> Iterator[str]:
     """Most samplers ask fewer than per_round in many rounds. That matters most where doubt is not paid."""
-    asked, rules = _asked(defence, place), names_on(defence, *COMPARING)
+    asked, rules = _asked(defence, place), comparing(defence)
     enough = _arms(defence, place) >= max(FEWEST, asked + 1)
     mend = "raise per_round" if enough else "find more providers, of other owners"
     if asked < FEWEST and rules:

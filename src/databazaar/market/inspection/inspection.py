@@ -14,10 +14,10 @@ Its state is part of the run's, so a run that is resumed measures the same figur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.market.inspection.coverage import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.market.inspection.memory import SAME, Memory, Sketch, of_length_one
+from databazaar.training import Model
+from databazaar.training.parameters import vector_of
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.bool_]
@@ -53,17 +55,33 @@ is judged by that."""
 @dataclass(frozen=True)
 class InspectedReplies:
     """A round's replies as the market goes on with them: clipped, and without those that are void. `left_out` are
-    valid, but not in the average; `kept` is the watch's state."""
+    valid, but not in the average; `kept` is the watch's state. What can be said only once gains are known is `later`.
+    """
 
     replies: Replies
     findings: Findings
     left_out: frozenset[int]
     kept: Kept
+    later: Callable[[Mapping[int, float | None]], tuple[Findings, Kept]] | None = None
+
+    def concluded(self, gains: Mapping[int, float | None]) -> tuple[Findings, Kept]:
+        """All findings of the round, whose gains these are, and the watch's state after it."""
+        return (self.findings, self.kept) if self.later is None else self.later(gains)
+
+
+class Watch(Protocol):
+    """The measuring part of a defence, for one market."""
+
+    def __call__(
+        self, kept: Kept, model: Model, asked: Sequence[int], replies: Replies, step: float, detector: DetectorState
+    ) -> InspectedReplies:
+        """What there is to know of the replies to `model`. `detector` says how everybody stands."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """The measuring part of a defence, for one market."""
+    """The measuring part of a defence of updates."""
 
     defence: Defence
     sketch: Sketch
@@ -74,11 +92,11 @@ class Inspection:
         return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if defence.parts_holdout else None)
 
     def __call__(
-        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, detector: DetectorState
+        self, kept: Kept, model: Model, asked: Sequence[int], replies: Replies, step: float, detector: DetectorState
     ) -> InspectedReplies:
-        """What there is to know of the replies to `params`. `detector` says how everybody stands."""
+        params = vector_of(model)
         there = [place for place, i in enumerate(asked) if i not in replies.failures]
-        figures, state = _Figures(len(asked)), dict(kept)
+        figures, state = Figures(len(asked)), dict(kept)
         replies = self._lengths(state, replies, there, figures)
         public = self._public(state, params)
         if there:
@@ -102,7 +120,7 @@ class Inspection:
         return InspectedReplies(replies, figures.findings(), left_out, state)
 
     def _lengths(
-        self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: _Figures
+        self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: Figures
     ) -> Replies:
         """Notes the lengths, and clips what is longer than so many usual ones."""
         updates = replies.updates
@@ -155,7 +173,7 @@ class Inspection:
         return found
 
     def _remember(
-        self, memory: Memory, answers: _Answers, private: Floats, arms: NDArray[np.int64], figures: _Figures
+        self, memory: Memory, answers: _Answers, private: Floats, arms: NDArray[np.int64], figures: Figures
     ) -> Memory:
         """Adds the private parts to what is remembered, and notes what persists and who is alike."""
         if self.defence.data is None and self.defence.alike is None:
@@ -177,7 +195,7 @@ class Inspection:
         return memory
 
     def _score(
-        self, memory: Memory, answers: _Answers, params: Tensor, updates: Tensor, step: float, figures: _Figures
+        self, memory: Memory, answers: _Answers, params: Tensor, updates: Tensor, step: float, figures: Figures
     ) -> Memory:
         """Notes harm and leaks, from the gains on the rows of both parts."""
         there, at, owners = answers
@@ -238,7 +256,7 @@ class _Answers(NamedTuple):
     owners: NDArray[np.int64]
 
 
-class _Figures:
+class Figures:
     """Findings in the making. Figures are kept to four digits, so that what is recorded is what is judged by."""
 
     def __init__(self, asked: int) -> None:
