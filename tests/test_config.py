@@ -21,6 +21,7 @@ from databazaar.config.market_file import load_market, parse_market
 from databazaar.config.sections import AUDIT, TRAIN
 from databazaar.config.template import template
 from databazaar.errors import BazaarError
+from databazaar.learners import LEARNERS
 from databazaar.settings import plain
 
 MINIMAL: dict[str, Any] = {
@@ -98,8 +99,8 @@ def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
     by_kind = {key: settings for key, settings in shown.items() if key[1]}
     assert {("model", "cnn"), ("oracle", "stochastic-gradient")} <= set(by_kind)
     for (section, kind), settings in by_kind.items():
-        with_trees = [("model.kind", "trees")] if (section, kind) == ("learner", "boosting") else []
-        market = parse_market(changed((section, {"kind": kind, **settings}), *with_trees))
+        model = [("model.kind", LEARNERS.find(kind).example)] if section == "learner" else []
+        market = parse_market(changed((section, {"kind": kind, **settings}), *model))
         assert plain(getattr(market, section)).items() >= {"kind": kind, **settings}.items()
     plain_sections = [(section, settings) for (section, kind), settings in shown.items() if not kind]
     for section, settings in plain_sections:

@@ -18,6 +18,7 @@ from databazaar.federation.transport import check_transport
 from databazaar.learners import LEARNERS, Learner, Market
 from databazaar.learning.task import Task
 from databazaar.ledger import Drawn
+from databazaar.models import MODELS
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.registry import Registry
@@ -176,31 +177,32 @@ def check_aggregator(aggregator: Aggregator, *, width: int = 5, rounds: int = 20
         require(not bool(still.any()), "updates of zero must not move the model")
 
 
-def check_learner(learner: Learner, *, rounds: int = 5) -> None:
+def check_learner(learner: Learner, *, rounds: int = 5, model: str | None = None) -> None:
     """Trains a small model for some rounds, one provider failing now and then, and raises AssertionError at the first
-    broken promise.
+    broken promise. `model` is the kind of the model, where it is not the learner's example.
 
     >>> from databazaar.learners import Averaging
     >>> check_learner(Averaging())
     """
     require_rebuilt(LEARNERS, learner)
-    rng = np.random.default_rng(0)
-    tables = [(rng.normal(size=(30, 3)).astype(np.float32), rng.integers(0, 2, 30)) for _ in range(4)]
-    consumer = Consumer(learner.example, budget=100, holdout=tables[0], per_round=3)
+    rng, kind = np.random.default_rng(0), model or learner.example
+    target = np.int64 if "classification" in MODELS.find(kind).tasks else np.float32
+    tables = [(rng.normal(size=(30, 3)).astype(np.float32), rng.integers(0, 2, 30).astype(target)) for _ in range(4)]
+    consumer = Consumer(kind, budget=100, holdout=tables[0], per_round=3)
     providers, device = [Provider(f"p{i}", table) for i, table in enumerate(tables[1:])], torch.device("cpu")
     training = learner.training(Market(consumer, Mean(), device, seed=0, rounds=rounds))
     engine = make_engine("loop", consumer.task, providers, "cpu", learner.rows)
-    model, budget = learner.begin(consumer), RoundBudget(3, np.ones(3, dtype=np.int64))
-    memory, scores = training.init(model), training.score(model)
+    now, budget = learner.begin(consumer), RoundBudget(3, np.ones(3, dtype=np.int64))
+    memory, scores = training.init(now), training.score(now)
     for round in range(rounds):
         drawn = Drawn(rng.integers(0, 3, 3), np.ones(3), budget)
         asked = drawn.asked[round % 2 :]  # in every second round the first one is set aside
-        replies = engine.query(Ask(training.question(model), asked, round, 0)).among(
+        replies = engine.query(Ask(training.question(now), asked, round, 0)).among(
             asked, drawn.asked, Code("quarantined")
         )
         utility, loss = float(scores.utility[0]), None if scores.loss is None else float(scores.loss[0])
-        lesson = Lesson(model, memory, utility, loss, drawn, replies, round, spent=round / rounds)
-        given = model.stored.array.copy(), {name: kept.clone() for name, kept in memory.items()}
+        lesson = Lesson(now, memory, utility, loss, drawn, replies, round, spent=round / rounds)
+        given = now.stored.array.copy(), {name: kept.clone() for name, kept in memory.items()}
         learned = training.learn(lesson)
         again = training.learn(replace(lesson, model=training.restored(given[0].copy()), memory=_stored(memory)))
         require(set(learned.gains) == set(drawn.asked), "everybody who was asked has a gain, None where it failed")
@@ -211,11 +213,11 @@ def check_learner(learner: Learner, *, rounds: int = 5) -> None:
         require(bool(np.isfinite(learned.scores.utility).all()), "the next model must have a finite utility")
         same = learned.model.stored.hash == again.model.stored.hash and learned.gains == again.gains
         require(same, "learn must be a pure function, also of a model and a memory that were stored")
-        kept = np.array_equal(model.stored.array, given[0])
+        kept = np.array_equal(now.stored.array, given[0])
         kept = kept and all(torch.equal(memory[name], given[1][name]) for name in memory)
         require(kept, "learn must not change what it is given")
         require(set(learned.memory) == set(memory), "what is remembered has the same names in every round")
-        model, memory, scores = learned.model, learned.memory, learned.scores
+        now, memory, scores = learned.model, learned.memory, learned.scores
 
 
 def _stored(memory: Memory) -> Memory:

@@ -1,4 +1,4 @@
-"""A market.toml whose learner trains in-run: from `check` to the model in use."""
+"""A market.toml whose learner asks for rows, in-run or Newton's: from `check` to the model in use."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from databazaar import Defence, load_run
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 IN_RUN = '\n[learner]\nkind = "in-run"\nrate = 0.005\n'
+NEWTON = '\n[learner]\nkind = "newton"\n'
 
 
-def in_run_market(folder: Path, more: str = "", task: str = "classification") -> Path:
+def in_run_market(folder: Path, more: str = "", task: str = "classification", learner: str = IN_RUN) -> Path:
     path = write_market(folder, task, budget='"20.00"')
-    path.write_text(path.read_text() + IN_RUN + more)
+    path.write_text(path.read_text() + learner + more)
     return path
 
 
+@pytest.mark.parametrize(("kind", "learner"), [("in-run", IN_RUN), ("newton", NEWTON)])
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_from_check_to_predictions(task: str, tmp_path: Path) -> None:
-    market = in_run_market(tmp_path / "market", task=task)
+def test_from_check_to_predictions(task: str, kind: str, learner: str, tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", task=task, learner=learner)
     assert bazaar("check", market).code == 0
     assert bazaar("quote", market).code == 0
     runs = [tmp_path / "run", tmp_path / "again"]
@@ -36,8 +38,8 @@ def test_from_check_to_predictions(task: str, tmp_path: Path) -> None:
     assert len(bazaar("predict", runs[0], holdout).out.splitlines()) == 81
     report = load_run(runs[0]).report
     assert report.best is not None and report.best.utility >= report.rounds[0].utility
-    assert report.rules["learner"]["kind"] == "in-run"
-    assert "in-run" in (runs[0] / "report.html").read_text()
+    assert report.rules["learner"]["kind"] == kind
+    assert kind in (runs[0] / "report.html").read_text()
 
 
 def test_a_defence_looks_at_rows(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from databazaar.sklearn import MarketClassifier, MarketRegressor
 from databazaar.testing import check_learner
 from databazaar.training import Lesson
 from databazaar.training.boosting import BoostingTraining
+from databazaar.training.predictions import judged
 from tree_rounds import Table, table
 
 KINDS = ("binary", "multiclass", "squared")
@@ -119,7 +120,7 @@ def test_gains_are_halfway_differences_and_near_shapley_values(kind: str, draws:
     assert np.allclose(sum(parts.values()), move, atol=1e-9)
 
     def utility(scores: np.ndarray) -> float:
-        return float(training._judged(scores[None]).utility[0])
+        return float(judged(training.scorer, scores[None]).utility[0])
 
     middle = start + move / 2
     for i, part in parts.items():

@@ -162,11 +162,10 @@ class MarketFile:
     def _learner_faults(self) -> Iterator[str]:
         """What a learner that trains on rows has no use for."""
         kind, first = self.learner.kind, {one.name: one.default for one in declared(MarketFile)}
-        wanted = _learner_of(self.model.kind)
-        if "boosting" in (kind, wanted) and kind != wanted:
+        if not _trains(kind, self.model.kind):
             yield Fault(
-                f'learner.kind = "{kind}" does not train model.kind = "{self.model.kind}": use "{wanted}", or leave '
-                "learner.kind out",
+                f'learner.kind = "{kind}" does not train model.kind = "{self.model.kind}": use '
+                f'"{_learner_of(self.model.kind)}", or leave learner.kind out',
                 "learner.kind",
             )
             return
@@ -178,7 +177,7 @@ class MarketFile:
         if self.engine.kind not in ("vectorized", "loop"):
             yield Fault(
                 f'learner.kind = "{kind}" needs the providers\' rows in one place, and engine.kind = '
-                f'"{self.engine.kind}" leaves them where they are: {_instead(kind)}',
+                f'"{self.engine.kind}" leaves them where they are: {_instead(self.model.kind)}',
                 "learner.kind",
             )
 
@@ -237,9 +236,18 @@ def _learner_of(model: str) -> str:
     return str(getattr(MODELS.find(model), "learner", Flat.learner))
 
 
-def _instead(learner: str) -> str:
+def _trains(learner: str, model: str) -> bool:
+    """Whether a kind of learner trains a kind of model. One that names none trains every model whose own learner names
+    none either; a package's learner may not say."""
+    named, others = (getattr(LEARNERS.find(one), "models", None) for one in (learner, _learner_of(model)))
+    return model in named if named is not None else others is None
+
+
+def _instead(model: str) -> str:
     """What does not need rows."""
-    return 'model.kind = "mlp" or another network' if learner == "boosting" else 'learner.kind = "averaging"'
+    if _trains("averaging", model):
+        return 'learner.kind = "averaging"'
+    return 'model.kind = "mlp" or another network'
 
 
 def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:

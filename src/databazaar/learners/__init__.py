@@ -3,6 +3,7 @@
 from databazaar.learners.averaging import Averaging
 from databazaar.learners.boosting import Boosting
 from databazaar.learners.in_run import InRun
+from databazaar.learners.newton import Newton
 from databazaar.learners.protocol import LEARNERS, Learner, Market
 from databazaar.models import Flat
 
@@ -13,4 +14,4 @@ def learner_for(model: object) -> Learner:
     return learner
 
 
-__all__ = ["LEARNERS", "Averaging", "Boosting", "InRun", "Learner", "Market", "learner_for"]
+__all__ = ["LEARNERS", "Averaging", "Boosting", "InRun", "Learner", "Market", "Newton", "learner_for"]

@@ -17,6 +17,7 @@ class Averaging:
 
     kind: ClassVar[str] = "averaging"
     example: ClassVar[str] = "logistic"
+    models: ClassVar[None] = None
     rows: ClassVar[None] = None
 
     def begin(self, consumer: Consumer) -> Model:

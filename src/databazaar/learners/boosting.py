@@ -37,6 +37,7 @@ class Boosting:
     l2: float = setting(1.0, "added to a leaf's hessian: a small leaf moves less", at_least=0, in_files=False)
     kind: ClassVar[str] = "boosting"
     example: ClassVar[str] = "trees"
+    models: ClassVar[tuple[str, ...]] = ("trees",)
 
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")

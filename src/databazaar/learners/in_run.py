@@ -39,6 +39,7 @@ class InRun:
     clip: float = setting(1.0, "the largest norm of a step's gradient", above=0, in_files=False)
     kind: ClassVar[str] = "in-run"
     example: ClassVar[str] = "logistic"
+    models: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")

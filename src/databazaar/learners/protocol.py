@@ -47,6 +47,11 @@ class Learner(Protocol):
     """The kind of a model that it can train: `check_learner` does."""
 
     @property
+    def models(self) -> tuple[str, ...] | None:
+        """The kinds of models that it trains; None: every model that has parameters and no learner of its own."""
+        ...
+
+    @property
     def rows(self) -> int | None:
         """The most rows of a provider that an access buys; None where it buys an update that the oracle computes."""
         ...

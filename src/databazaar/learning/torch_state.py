@@ -30,6 +30,17 @@ def limited_threads(parameters: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread meanwhile, for sums whose last bits must not depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _threads_for(parameters: int) -> int | None:
     """The number of threads for a model of so many parameters; None leaves it to torch."""
     given = os.environ.get(VARIABLE)

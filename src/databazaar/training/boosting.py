@@ -9,10 +9,8 @@ over the parties i whose rows are in the leaf, G_i and H_i being sums of their n
 i's part of the move is rate · G_i / (Σ H + l2) in every leaf, and the parts add up to the tree. A provider that is
 drawn several times counts its rows so many times.
 
-Gains. With scores f of the hold-out, move v = Σ v_i and m = f + v/2, party i gains U(m + v_i/2) − U(m − v_i/2): the
-Shapley value of the game whose coalitions S reach f + Σ_{i in S} v_i where U is quadratic along the moves, as in
-training/averaging.py. The structure of the tree is that of all parties together, in every coalition. Gains `alone` are
-U(f + v_i) − U(f).
+Gains are those of training/predictions.py. The structure of the tree is that of all parties together, in every
+coalition.
 
 Scores of rows that were looked at before are kept, and what later trees add is added when a provider is asked again.
 That is only faster: the numbers are the same to the bit, because they are added in the same order.
@@ -33,7 +31,6 @@ from torch import Tensor
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import binary_cross_entropy, squared_error
-from databazaar.learning.own_rows import joined
 from databazaar.learning.trees.bins import Binned, Bins, columns_of
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.trees.grower import grow
@@ -44,8 +41,8 @@ from databazaar.learning.trees.tree import Grown, part_predictions
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.models import Trees
 from databazaar.parties import Consumer
+from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
-from databazaar.utilities import Utility
 
 if TYPE_CHECKING:
     from databazaar.learners import Boosting, Market
@@ -72,12 +69,6 @@ def untrained(consumer: Consumer) -> Ensemble:
         objective = Objective("squared") if consumer.loss is squared_error else Objective("multiclass", outputs)
     bins = Bins.of(x, categorical=[place for place in model.categorical if place < x.shape[1]])
     return Ensemble(bins, objective, objective.start(y))
-
-
-def own_rows(consumer: Consumer) -> Examples:
-    """All of the consumer's rows but the audit's."""
-    assert consumer.holdout is not None
-    return consumer.holdout if consumer.train is None else joined([consumer.train, consumer.holdout])
 
 
 @dataclass
@@ -128,9 +119,7 @@ class BoostingTraining:
     @classmethod
     def of(cls, rule: Boosting, market: Market) -> BoostingTraining:
         consumer = market.consumer
-        if not isinstance(consumer.scoring, Utility) or consumer.holdout is None:
-            raise BazaarError('learner "boosting" scores predictions: use one of the named utilities')
-        scorer = OutputScorer(consumer.task.loss, consumer.holdout[1], consumer.scoring)
+        scorer = output_scorer(consumer, rule.kind)
         rate = rule.rate or min(FASTEST, max(SLOWEST, REACH / max(1, market.rounds)))
         return cls(rule, consumer, scorer, rate)
 
@@ -144,7 +133,7 @@ class BoostingTraining:
         return torch.empty(0)
 
     def score(self, model: Model) -> Scores:
-        return self._judged(self._kept(HOLDOUT, _grown_model(model), self._holdout)[1][None])
+        return judged(self.scorer, self._kept(HOLDOUT, _grown_model(model), self._holdout)[1][None])
 
     def outputs(self, model: Model, x: Inputs) -> NDArray[np.float64]:
         ensemble = _grown_model(model)
@@ -161,7 +150,7 @@ class BoostingTraining:
         before = self._kept(HOLDOUT, ensemble, self._holdout)
         grown = self._grown(ensemble, lesson, counted, [draws.count(i) for i in counted])
         parts = part_predictions(grown, before[0])
-        gains |= dict(zip(counted, self._gains(lesson, before[1], parts, draws, counted), strict=True))
+        gains |= gains_in_predictions(self.scorer, before[1], parts, lesson, counted)
         after = ensemble.appended([each.tree for each in grown])
         scores = self.score(after)
         if not np.isfinite(scores.utility[0]):
@@ -239,24 +228,6 @@ class BoostingTraining:
             for place in places:
                 monotone[int(place)] = sign
         return Growth(rate=self.rate, leaves=rule.leaves, min_rows=rule.min_rows, l2=rule.l2, monotone=tuple(monotone))
-
-    def _gains(
-        self, lesson: Lesson, scores: Numbers, parts: Numbers, draws: Sequence[int], counted: Sequence[int]
-    ) -> list[float]:
-        """Of each provider that counts, per draw."""
-        theirs = parts[: len(counted)]
-        if lesson.gains == "alone":
-            gains = self._judged(scores + theirs).utility - lesson.utility
-        else:
-            middle = scores + parts.sum(0) / 2
-            both = self._judged(np.concatenate([middle + theirs / 2, middle - theirs / 2])).utility
-            gains = (both[: len(counted)] - both[len(counted) :]) / [draws.count(i) for i in counted]
-        return [float(gain) for gain in np.nan_to_num(gains, posinf=0.0, neginf=0.0)]
-
-    def _judged(self, scores: Numbers) -> Scores:
-        """Of models with these scores of the hold-out [models, rows, classes]."""
-        outputs = torch.from_numpy(scores)
-        return self.scorer.judge(outputs[..., 0] if outputs.shape[-1] == 1 else outputs)
 
     def _kept(
         self, party: int, ensemble: Ensemble, rows: Examples, places: NDArray[np.int64] | None = None
