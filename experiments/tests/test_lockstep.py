@@ -78,7 +78,7 @@ def valued(
     engine, evaluator = VectorizedEngine(consumer.task, providers, CPU), consumer.evaluator(CPU)
 
     def value(seed: int, engine: Engine, evaluator: Evaluator) -> ValuationResult:
-        context = Context(consumer, tuple(providers), engine, evaluator, Tally())
+        context = Context(consumer, tuple(providers), engine, Tally(), evaluator)
         return replace(make(seed), progress=shares.append).value(context)
 
     found = run_in_lockstep([partial(value, seed) for seed in SEEDS], engine, evaluator)

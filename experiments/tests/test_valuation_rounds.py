@@ -13,6 +13,7 @@ from torch import nn
 from databazaar import BazaarError, Consumer, Provider, Uniform
 from databazaar.randomness import draws_stream
 from databazaar.roster import Roster, RoundBudget
+from databazaar.training.parameters import vector_of
 from databazaar.valuation import (
     BackCheck,
     MaxPermutations,
@@ -262,7 +263,7 @@ def test_providers_that_fail_are_worth_nothing_and_harm_nobody() -> None:
     ):
         np.testing.assert_allclose(result.values, [1.0, 2.0, 0.0, 0.0])
         if result.trained is not None:
-            np.testing.assert_allclose(result.trained.parameters, [0.5, 1.0, 0.0, 0.0])
+            np.testing.assert_allclose(vector_of(result.trained.model), [0.5, 1.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("method", [FedShapley, FedShapleyExact])
@@ -273,7 +274,7 @@ def test_rounds_in_which_nobody_can_play_are_worth_nothing(method: type[Method])
         others = [Provider(f"bad{i}", oracle=bad.oracle) for i in range(4)]
         result = method(engine="loop").run(consumer, others)
         assert result.stopped == "the budget paid for 1 rounds" and (result.values == 0).all()
-        assert result.trained is not None and (result.trained.parameters == 0).all()
+        assert result.trained is not None and bool((vector_of(result.trained.model) == 0).all())
 
 
 def test_user_errors_say_what_to_do() -> None:

@@ -104,12 +104,32 @@ class CNN:
         return shape
 
 
+class Columns(Flat):
+    """A model that takes columns as they are: numbers, codes 0, 1, 2, … of categories, and NaN where one is missing.
+    `categorical` are the places of codes."""
+
+    kind: ClassVar[str]
+    categorical: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
-class Trees(Flat):
+class Auto(Columns):
+    """Trees and a linear model, blended by whatever mixture judges your rows best."""
+
+    categorical: tuple[int, ...] = setting((), "places of features that are categories", in_files=False)
+    kind: ClassVar[str] = "auto"
+    learner: ClassVar[str] = "blending"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+
+    def __post_init__(self) -> None:
+        check_settings(self, "model auto")
+
+
+@dataclass(frozen=True)
+class Trees(Columns):
     """Boosted trees, which LightGBM opens too. Missing values are NaN.
 
-    `categorical` are places of features that are codes 0, 1, 2, … of categories. In files `rising` and `falling` are
-    names of columns, from Python places of features.
+    In files `rising` and `falling` are names of columns, from Python places of features.
     """
 
     rising: tuple[str | int, ...] = setting(
@@ -127,8 +147,13 @@ class Trees(Flat):
         check_settings(self, "model trees")
 
 
-MODELS = Registry("model", {one.kind: f"{__name__}:{one.__name__}" for one in (CNN, Linear, Logistic, MLP, Trees)})
+MODELS = Registry(
+    "model", {one.kind: f"{__name__}:{one.__name__}" for one in (Auto, CNN, Linear, Logistic, MLP, Trees)}
+)
 """Every built-in model by its kind."""
+ColumnsKind = Literal["auto", "trees"]
+"""Models that take columns as they are."""
+OF_COLUMNS: tuple[ColumnsKind, ...] = get_args(ColumnsKind)
 
 FILTER_SIDE, FILTERS, CNN_HIDDEN = 5, 6, 120
 """The paper's network for CIFAR-10: six filters of 5×5, 2×2 max-pooling, and 120 hidden units."""

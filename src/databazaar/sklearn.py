@@ -19,12 +19,11 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Schedule
 from databazaar.learning.torch_state import limited_threads
-from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.utilities import UtilityFunction
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.callback import Callback
 from databazaar.market.run import OnRound
-from databazaar.models import Trees
+from databazaar.models import OF_COLUMNS
 from databazaar.parties import Consumer, Provider
 from databazaar.runs.report import Report
 from databazaar.samplers import Sampler, Uniform
@@ -111,7 +110,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
             if providers is not None:
                 raise BazaarError("providers and provider_of say the same thing: give one of them")
             X, y, providers = _parted(X, y, provider_of)
-        self._center, self._spread = _scales(X) if self.standardize and self.model != Trees.kind else (0.0, 1.0)
+        self._center, self._spread = _scales(X) if self.standardize and not self._of_columns else (0.0, 1.0)
         self._learn_targets(y)
         seed, own = self._seed(), (self._inputs(X), self._targets(y))
         consumer, alone = self._consumer(own, seed), providers is None
@@ -132,7 +131,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         finally:
             arbiter.close()
         self.report_: Report | None = None if alone else report
-        self.model_: Any = arbiter.model  # a torch module, or an Ensemble
+        self.model_: Any = arbiter.model  # a torch module, trees, or a blend
         if isinstance(self.model_, nn.Module):
             self.model_.double()
         return self
@@ -140,7 +139,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
     def _consumer(self, own: Rows, seed: int) -> Consumer:
         """All own rows are the hold-out. This is the place for own rows that train before anything is bought."""
         model = self._plain if self.model is None else self.model
-        if isinstance(model, str) and model != Trees.kind:
+        if isinstance(model, str) and not self._of_columns:
             model = build_model(model, [own[0].shape[1]], self._outputs, hidden=tuple(self.hidden), seed=seed)
         return Consumer(
             model, budget=self.budget, holdout=own, utility=self.utility, per_round=self.per_round, step=self.step
@@ -162,8 +161,12 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _finite(self) -> bool | str:
-        """Whether features must all be there: trees take NaN."""
-        return "allow-nan" if self.model == Trees.kind else True
+        """Whether features must all be there: models of columns take NaN."""
+        return "allow-nan" if self._of_columns else True
+
+    @property
+    def _of_columns(self) -> bool:
+        return isinstance(self.model, str) and self.model in OF_COLUMNS
 
     def _seed(self) -> int:
         generator = check_random_state(self.random_state)
@@ -178,8 +181,8 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         """The model's outputs for new rows, in double precision."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite)
-        if isinstance(self.model_, Ensemble):
-            scores: Array = self.model_.scores(self.model_.bins.apply(self._inputs(X)))
+        if not isinstance(self.model_, nn.Module):
+            scores: Array = self.model_.outputs(self._inputs(X))
             return scores if scores.shape[1] == self._outputs else np.column_stack([np.zeros(len(scores)), scores])
         with torch.no_grad(), limited_threads(sum(one.numel() for one in self.model_.parameters())):
             outputs: Array = self.model_(torch.from_numpy(self._inputs(X))).numpy()

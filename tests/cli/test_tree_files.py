@@ -14,6 +14,8 @@ from cli_markets import PROVIDERS, bazaar, edit, write_market
 
 from databazaar import load_run
 from databazaar.data.tree_features import TreeFeatures
+from databazaar.learning.blend import Blend
+from databazaar.learning.trees.ensemble import Ensemble
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 CLASSES = ("gold", "iron", "zinc")
@@ -79,7 +81,29 @@ def test_from_check_to_lightgbm(task: str, tmp_path: Path) -> None:
     contributions = np.asarray(theirs.predict(encoded, pred_contrib=True))
     if task == "regression":
         assert np.allclose(contributions.sum(1), ours)
+    assert isinstance(bought.trees, Ensemble)
     assert np.array_equal(theirs.feature_importance("split"), bought.trees.importance("split"))
+
+
+@pytest.mark.parametrize("task", ["classification", "classes", "regression"])
+def test_a_blend_is_bought_and_used(task: str, tmp_path: Path) -> None:
+    market = tree_market(tmp_path / "market", task=task)
+    edit(market, 'kind = "trees"', 'kind = "auto"')
+    assert [bazaar(*args).code for args in (("check", market), ("quote", market))] == [0, 0]
+    runs = [tmp_path / "run", tmp_path / "again"]
+    for run in runs:
+        told = bazaar("run", market, "--out", run, "--quiet")
+        assert told.code == 0, told.err
+    assert len({json.loads((run / "summary.json").read_text())["ledger_head"] for run in runs}) == 1
+    new = tmp_path / "new.csv"
+    frame(300, 9, task).to_csv(new, index=False)
+    assert [bazaar(*args).code for args in (("audit", runs[0]), ("evaluate", runs[0], new))] == [0, 0]
+    assert len(bazaar("predict", runs[0], new).out.splitlines()) == 301
+    assert "blending" in (runs[0] / "report.html").read_text()
+    bought = load_run(runs[0])
+    assert isinstance(bought.trees, Blend) and "linear" in str(bought)
+    told = bazaar("export", runs[0])
+    assert told.code == 2 and 'buy with model.kind = "trees"' in told.err
 
 
 def test_directions_are_kept_in_files(tmp_path: Path) -> None:

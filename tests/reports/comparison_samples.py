@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from databazaar.training.parameters import Parameters
 from databazaar.valuation import Comparison, Cost, MethodOutcome, Trained, ValuationResult, payouts, stability
 from databazaar.valuation.comparison import spearman
 
@@ -31,7 +32,7 @@ def sample_comparison(
         for _ in range(seeds):
             values = np.ones(len(names)) if method == "uniform" else worth * np.exp(rng.normal(0, 0.1, len(names)))
             cost = Cost(10 * 7**place, 30 * 7**place, place, 0, 0.02 * 5**place)
-            trained = Trained(torch.zeros(1), 0.75) if place % 2 == 0 else None
+            trained = Trained(Parameters(torch.zeros(1)), 0.75) if place % 2 == 0 else None
             zeros = np.zeros(len(names))
             stopped = "the cap of 500 permutations"
             results.append(ValuationResult(method, tuple(names), values, zeros, stopped, cost, trained))

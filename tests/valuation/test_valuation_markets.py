@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from databazaar import Adaptive, Arbiter, BazaarError, Consumer, Provider, Uniform
 from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.valuation import ExactShapley, LeaveOneOut, MaxPermutations, TMCShapley
+from databazaar.valuation.games import training_game
+from databazaar.valuation.method import Context
 from valuation_games import Slow, additive_market, classification_market, regression_market
 
 Make = Callable[[], tuple[Consumer, list[Provider]]]
@@ -98,3 +101,24 @@ def test_osmd_is_the_papers_sampler_and_market_the_one_that_an_arbiter_takes() -
     kinds = {method.kind: method.run(consumer, providers).settings for method in (MarketMethod(), OwnMarketMethod())}
     assert kinds["osmd"]["sampler"]["kind"] == "osmd" and kinds["osmd"]["sampler"]["switches"] == 1
     assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "adaptive"
+
+
+def test_trees_are_valued_by_every_method() -> None:
+    """One of four providers sells labels by chance, and is worth least; a coalition of nobody is untrained."""
+    rng = np.random.default_rng(0)
+
+    def rows(count: int, wrong: bool = False) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        x = rng.normal(size=(count, 4)).astype(np.float32)
+        y = (x[:, 0] * x[:, 1] > 0).astype(np.int64)
+        return x, rng.permutation(y) if wrong else y
+
+    consumer = Consumer("trees", holdout=rows(300), budget=60, per_round=3)
+    providers = [Provider(f"p{i}", rows(200, wrong=i == 3)) for i in range(4)]
+    for method in (ExactShapley(), LeaveOneOut(), TMCShapley(stop=MaxPermutations(6)), OwnMarketMethod()):
+        result = method.run(consumer, providers)
+        assert np.argmin(result.values) == 3, method
+    with Context.open(consumer, providers, "vectorized", "cpu") as context:
+        game = training_game(context, rounds=1)
+        whole, nobody = game.value(game.everybody)[0], game.value(game.nobody)[0]
+        assert whole > nobody + 0.02
+        assert game.value(game.everybody)[0] == whole and context.tally.trainings == 1

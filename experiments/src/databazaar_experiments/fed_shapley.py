@@ -31,6 +31,7 @@ from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
 from databazaar.roster import Roster, RoundBudget
 from databazaar.samplers import Uniform
+from databazaar.training.parameters import Parameters
 from databazaar.valuation.exact import MOST_PLAYERS, shapley_exact
 from databazaar.valuation.games import Coalitions, Game
 from databazaar.valuation.method import Context, Method
@@ -112,7 +113,7 @@ class RoundByRound(Method):
                 reason = self.limit.reason(history)
                 stopped = None if reason is None else f"{reason}, after {t:,} rounds"
         context.tally.trainings += 1
-        trained = Trained(w.detach().cpu(), float(context.score(w[None])[0]))
+        trained = Trained(Parameters(w.detach().cpu()), float(context.score(w[None])[0]))
         cost = context.tally.now(permutations)
         return ValuationResult(self.kind, context.ids, values, np.sqrt(variances), stopped, cost, trained)
 

@@ -218,7 +218,7 @@ def _valued(
 
     def value(place: int, method: GShapley | FedShapley, engine: Engine, evaluator: Evaluator) -> ValuationResult:
         method = replace(method, progress=partial(on_seed_share, place))
-        return method.value(Context(market.consumer(method.seed), providers, engine, evaluator, Tally()))
+        return method.value(Context(market.consumer(method.seed), providers, engine, Tally(), evaluator))
 
     evaluator = evaluator_for(market.consumer(methods[0].seed), engine.device)
     return run_in_lockstep([partial(value, *each) for each in enumerate(methods)], engine, evaluator)

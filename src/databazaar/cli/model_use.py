@@ -137,11 +137,11 @@ def export(
     ] = None,
 ) -> None:
     """Writes the bought model as ONNX, or trees as LightGBM's file. The preprocessing stays in schema.json."""
-    from databazaar.models import Trees
+    from databazaar.models import OF_COLUMNS
     from databazaar.runs.trained import load
 
     trained = load(folder)
-    if trained.card.form is not None and trained.card.form.kind == Trees.kind:
+    if trained.card.form is not None and trained.card.form.kind in OF_COLUMNS:
         from databazaar.runs.lightgbm_file import export_lightgbm
 
         path, peer = folder / "model.txt" if out is None else out, "lightgbm"

@@ -32,7 +32,7 @@ from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.inspection.coverage import NO_DEFENCE, MarketShape, blind_spots, meaning
-from databazaar.models import ModelForm, Trees
+from databazaar.models import Auto, Columns, ModelForm, Trees
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
@@ -233,12 +233,14 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     )
 
 
-def _model(market: MarketFile, data: MarketData, inputs: tuple[int, ...]) -> nn.Module | Trees:
+def _model(market: MarketFile, data: MarketData, inputs: tuple[int, ...]) -> nn.Module | Columns:
     chosen = market.built("model")
-    if isinstance(chosen, Trees):
+    if isinstance(chosen, Columns):
         features = TreeFeatures(data.schema)
+        if not isinstance(chosen, Trees):
+            return Auto(features.categorical)
         rising, falling = (features.placed(getattr(chosen, name), f"model.{name}") for name in ("rising", "falling"))
-        return Trees(rising, falling, features.categorical)
+        return replace(chosen, rising=rising, falling=falling, categorical=features.categorical)
     form = ModelForm(chosen.kind, inputs, data.schema.outputs, chosen.hidden)
     refuse_large_model(form, min(market.per_round, len(market.providers)))
     return build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)

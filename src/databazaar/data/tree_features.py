@@ -27,7 +27,7 @@ from databazaar.data.encoders import (
 )
 from databazaar.data.schema import Array, FirstFault, Schema, TableFaults
 from databazaar.errors import BazaarError
-from databazaar.models import Trees
+from databazaar.models import OF_COLUMNS
 
 Features: TypeAlias = npt.NDArray[np.float32]
 LARGEST = float(np.finfo(np.float32).max)
@@ -96,7 +96,7 @@ Encoding: TypeAlias = Schema | TreeFeatures
 
 def encoding_of(schema: Schema, model: str) -> Encoding:
     """How a kind of model takes the tables of a schema."""
-    return TreeFeatures(schema) if model == Trees.kind else schema
+    return TreeFeatures(schema) if model in OF_COLUMNS else schema
 
 
 def _names(encoder: Encoder) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Learners: how the model is trained from what is bought. Here are the settings; databazaar/training works."""
 
 from databazaar.learners.averaging import Averaging
+from databazaar.learners.blending import Blending
 from databazaar.learners.boosting import Boosting
 from databazaar.learners.in_run import InRun
 from databazaar.learners.newton import Newton
@@ -14,4 +15,4 @@ def learner_for(model: object) -> Learner:
     return learner
 
 
-__all__ = ["LEARNERS", "Averaging", "Boosting", "InRun", "Learner", "Market", "Newton", "learner_for"]
+__all__ = ["LEARNERS", "Averaging", "Blending", "Boosting", "InRun", "Learner", "Market", "Newton", "learner_for"]

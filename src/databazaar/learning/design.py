@@ -64,6 +64,12 @@ class Design:
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, name) for name in ("numbers", "center", "spread", "missing", "values")}
 
+    def fits(self, features: int) -> bool:
+        """Whether it is of rows with so many features."""
+        places = np.concatenate([self.numbers, self.missing, self.values[:, 0]])
+        sizes = len(self.numbers) == len(self.center) == len(self.spread)
+        return sizes and bool(((places >= 0) & (places < features)).all())
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Design:
         return cls(**{name: arrays[name] for name in ("numbers", "center", "spread", "missing", "values")})

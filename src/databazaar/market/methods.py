@@ -21,7 +21,6 @@ from databazaar.payments import Payment
 from databazaar.runs.report import report_from
 from databazaar.samplers import Adaptive, Sampler, Uniform
 from databazaar.stops import Stop
-from databazaar.training.parameters import vector_of
 from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, Trained, ValuationResult
 
@@ -50,6 +49,9 @@ class MarketMethod(Method):
             if isinstance(self.engine, str):
                 arbiter.close()
         return _valued(self.kind, run, tally)
+
+    def learner_in(self, consumer: Consumer) -> Learner:
+        return self.learner or super().learner_in(consumer)
 
     def arbiter(self, consumer: Consumer, providers: Sequence[Provider], engine: str | Engine) -> Arbiter:
         return Arbiter(
@@ -80,7 +82,7 @@ def _valued(method: str, played: MarketRun, tally: Tally) -> ValuationResult:
     tally.trainings = 1
     pay = np.array([payout.pay for payout in report.payouts], dtype=np.float64)
     ids = tuple(payout.provider for payout in report.payouts)
-    trained = Trained(vector_of(played.state.model).detach().cpu(), report.final_utility)
+    trained = Trained(played.state.model, report.final_utility)
     settings = {"sampler": report.sampler}
     return ValuationResult(method, ids, pay, np.zeros(len(ids)), report.message, tally.now(), trained, settings)
 

@@ -34,7 +34,7 @@ from databazaar.learning.parameter_exchange import kept_tensors, note_changed_bu
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.utilities import Evaluator, UtilityFunction
-from databazaar.models import ModelForm, Trees
+from databazaar.models import MODELS, OF_COLUMNS, Columns, ModelForm
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
 from databazaar.utilities import FUNCTION, UTILITIES, Utility, utility_of
@@ -67,7 +67,7 @@ class Consumer(Displayed):
     'exp-loss'
     """
 
-    model: str | nn.Module | NDArray[Any] | Trees
+    model: str | nn.Module | NDArray[Any] | Columns
     budget: int
     holdout: Any = None
     utility: str | Utility | UtilityFunction = "exp-loss"
@@ -159,11 +159,13 @@ class Consumer(Displayed):
             raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
         return LOSSES[self.loss]
 
-    def _choose_model(self) -> nn.Module | NDArray[np.float64] | Trees:
+    def _choose_model(self) -> nn.Module | NDArray[np.float64] | Columns:
         if isinstance(self.model, nn.Module):
             return copy.deepcopy(self.model)
         if self.takes_missing:
-            return self._choose_trees(self.model if isinstance(self.model, Trees) else Trees())
+            model = MODELS.find(self.model)() if isinstance(self.model, str) else self.model
+            assert isinstance(model, Columns)
+            return self._choose_columns(model)
         if not isinstance(self.model, str):
             vector = np.array(self.model, dtype=np.float64).ravel()
             if not len(vector) or not np.isfinite(vector).all():
@@ -181,18 +183,18 @@ class Consumer(Displayed):
         outputs = max(2, int(y.max()) + 1) if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
-    def _choose_trees(self, model: Trees) -> Trees:
-        """Trees for a table: of two classes they add up to one log odds, of more to a logit for each."""
+    def _choose_columns(self, model: Columns) -> Columns:
+        """A model for a table: of two classes it gives one log odds, of more a logit for each."""
         if self.holdout is None:
-            raise BazaarError('model "trees" learns bins from the hold-out: give holdout = (x, y)')
+            raise BazaarError(f'model "{model.kind}" learns bins from the hold-out: give holdout = (x, y)')
         x, y = as_table(self.holdout, "holdout")
         if x.dim() != 2 or y.dim() != 1:
             raise BazaarError(
-                f'model "trees" takes rows of numbers and one target for each, not {list(x.shape[1:])} and '
+                f'model "{model.kind}" takes rows of numbers and one target for each, not {list(x.shape[1:])} and '
                 f"{list(y.shape[1:])} per row: use a network"
             )
         if self.loss not in (cross_entropy, binary_cross_entropy, squared_error):
-            raise BazaarError('model "trees" has no gradients of this loss: use cross-entropy or squared-error')
+            raise BazaarError(f'model "{model.kind}" knows no such loss: use cross-entropy or squared-error')
         if self.loss is cross_entropy and int(y.max()) <= 1:
             self._set(loss=binary_cross_entropy)
         return model
@@ -209,8 +211,8 @@ class Consumer(Displayed):
         }
 
     def _model_facts(self) -> str:
-        if isinstance(self.model, Trees):
-            return "boosted trees"
+        if isinstance(self.model, Columns):
+            return "boosted trees" if self.model.kind == "trees" else "boosted trees and a linear model"
         kind = type(self.model).__name__
         if not isinstance(self.model, nn.Module):
             return f"{kind} of {len(self.model):,} parameters"
@@ -260,20 +262,20 @@ class Consumer(Displayed):
     @property
     def takes_missing(self) -> bool:
         """Whether the model knows what to do with inputs that are NaN."""
-        return isinstance(self.model, Trees) or (isinstance(self.model, str) and self.model == Trees.kind)
+        return isinstance(self.model, Columns) or (isinstance(self.model, str) and self.model in OF_COLUMNS)
 
     @property
     def form(self) -> ModelForm | None:
-        """How trees are made; None for other models."""
-        if not isinstance(self.model, Trees) or self.holdout is None:
+        """How a model of columns is made; None for others."""
+        if not isinstance(self.model, Columns) or self.holdout is None:
             return None
         outputs = max(2, int(self.holdout[1].max()) + 1) if self.classifies else 1
-        return ModelForm(Trees.kind, tuple(self.holdout[0].shape[1:]), outputs)
+        return ModelForm(self.model.kind, tuple(self.holdout[0].shape[1:]), outputs)
 
     def untrained_parameters(self) -> Tensor:
         """The model as it was brought."""
-        if isinstance(self.model, Trees):
-            raise BazaarError('boosted trees have no parameters to average: use learner "boosting"')
+        if isinstance(self.model, Columns):
+            raise BazaarError(f'model "{self.model.kind}" has no parameters to average: leave the learner out')
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
@@ -281,7 +283,7 @@ class Consumer(Displayed):
     @property
     def parameter_count(self) -> int:
         """The numbers of an update; trees have none."""
-        return 0 if isinstance(self.model, Trees) else len(self.untrained_parameters())
+        return 0 if isinstance(self.model, Columns) else len(self.untrained_parameters())
 
     def limited_threads(self) -> AbstractContextManager[None]:
         """Torch on one thread meanwhile, where a round's models are small together (`learning.torch_state`)."""
@@ -290,7 +292,7 @@ class Consumer(Displayed):
     @cached_property
     def own_fit(self) -> OwnFit | None:
         """What the consumer's own training rows give; None without such rows."""
-        if self.train is None or self.holdout is None or isinstance(self.model, Trees):
+        if self.train is None or self.holdout is None or isinstance(self.model, Columns):
             return None
         return fit_own_rows(self.task.copied(), self.untrained_parameters(), self.train, self.holdout)
 

@@ -25,8 +25,11 @@ def export_lightgbm(trained: TrainedModel, path: Path) -> float | None:
     the target's units come out. Where LightGBM is installed, the file's answers are compared with the model's own
     before it is written, and the largest difference is returned."""
     ensemble, units = trained.trees, trained.card.units
-    if ensemble is None:
-        raise BazaarError(f"{trained.path} holds no boosted trees: `bazaar export` writes its model as ONNX")
+    if not isinstance(ensemble, Ensemble):
+        raise BazaarError(
+            f"{trained.path} holds no boosted trees alone, and LightGBM's file holds nothing else: buy with model.kind "
+            '= "trees", or use `bazaar predict`'
+        )
     if units is not None:
         ensemble = ensemble.scaled(units.scale, units.mean)
     names = TreeFeatures(trained.schema).names if trained.schema is not None else ()

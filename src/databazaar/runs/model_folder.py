@@ -27,7 +27,7 @@ from databazaar import __version__
 from databazaar.data.schema_message import Strict, TaskKind
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
-from databazaar.models import ModelForm, ModelKind, Trees
+from databazaar.models import OF_COLUMNS, ColumnsKind, ModelForm, ModelKind, Trees
 from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 class Architecture(Strict):
     """A built-in model, as `databazaar.build_model` takes it."""
 
-    kind: ModelKind | Literal["trees"]
+    kind: ModelKind | ColumnsKind
     inputs: _Sizes
     outputs: _Size
     hidden: _Sizes = ()
@@ -207,7 +207,7 @@ def read_description(folder: Path, within: Path | None = None) -> tuple[ModelCar
 
 def refuse_other_size(card: ModelCard, parameters: int, folder: Path) -> None:
     """Refuses weights that a built-in model of this card does not have."""
-    if card.form is None or card.form.kind == Trees.kind:
+    if card.form is None or card.form.kind in OF_COLUMNS:
         return
     try:
         expected = card.form.parameter_count

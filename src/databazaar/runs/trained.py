@@ -16,12 +16,13 @@ from torch import nn
 from databazaar.codes import Code, counted
 from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
+from databazaar.learning.blend import Blend
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
 from databazaar.learning.parameter_exchange import frozen_digest
 from databazaar.learning.torch_state import limited_threads
 from databazaar.learning.trees.ensemble import Ensemble
-from databazaar.models import Trees
+from databazaar.models import OF_COLUMNS, Trees
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_folder import CARD, StoredModel, flattened, read_model
 from databazaar.runs.notes import MODEL, RUN
@@ -71,10 +72,10 @@ class TrainedModel(Displayed):
         self.schema: Schema | None = stored.schema
         self.parameters: dict[str, NDArray[Any]] = stored.weights
         self.model: nn.Module | None = None
-        self.trees: Ensemble | None = None
+        self.trees: Ensemble | Blend | None = None
         form = stored.card.form
-        if form is not None and form.kind == Trees.kind:
-            self.trees = _ensemble(stored, path)
+        if form is not None and form.kind in OF_COLUMNS:
+            self.trees = _of_columns(stored, path)
             return
         if model is None and form is not None:
             model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
@@ -194,7 +195,7 @@ class TrainedModel(Displayed):
         for start in range(0, len(x), CHUNK):
             rows = x[start : start + CHUNK]
             if self.trees is not None:
-                yield self.trees.scores(self.trees.bins.apply(rows))
+                yield self.trees.outputs(rows)
                 continue
             assert self.model is not None
             with limited_threads(sum(one.numel() for one in self.model.parameters())):
@@ -213,7 +214,7 @@ class TrainedModel(Displayed):
     def _facts(self) -> dict[str, str]:
         form, count = self.card.form, sum(array.size for array in self.parameters.values())
         kind = "its maker’s own" if form is None else f"{form.kind} of {form.sizes}"
-        size = f"{count:,} parameters" if self.trees is None else f"{len(self.trees.rounds):,} rounds"
+        size = f"{count:,} parameters" if self.trees is None else self.trees.size_in_words
         answers = f"{self.task}" + (f" of {self.card.target!r}" if self.card.target else "")
         names = f": {listed(self.class_names, 8)}" if self.class_names else ""
         return {
@@ -293,12 +294,15 @@ def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
     return load_run(place, model)
 
 
-def _ensemble(stored: StoredModel, path: Path) -> Ensemble:
-    ensemble, form = Ensemble.restored(flattened(stored.weights)), stored.card.form
-    outputs = 1 if ensemble.objective.kind == "squared" else max(2, ensemble.objective.classes)
-    if form is None or (ensemble.bins.features, outputs) != (form.inputs[0], form.outputs):
+def _of_columns(stored: StoredModel, path: Path) -> Ensemble | Blend:
+    array, form = flattened(stored.weights), stored.card.form
+    assert form is not None
+    found = Ensemble.restored(array) if form.kind == Trees.kind else Blend.restored(array)
+    trees = found if isinstance(found, Ensemble) else found.trees
+    outputs = 1 if trees.objective.kind == "squared" else max(2, trees.objective.classes)
+    if (trees.bins.features, outputs) != (form.inputs[0], form.outputs):
         raise BazaarError(f"{path}: the trees do not fit {CARD}: copy the model folder again from its run")
-    return ensemble
+    return found
 
 
 def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:

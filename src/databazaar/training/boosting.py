@@ -39,7 +39,7 @@ from databazaar.learning.trees.histograms import Grid, LocalRows
 from databazaar.learning.trees.objectives import Objective
 from databazaar.learning.trees.tree import Grown, part_predictions
 from databazaar.learning.utilities import OutputScorer, Scores
-from databazaar.models import Trees
+from databazaar.models import Columns, Trees
 from databazaar.parties import Consumer
 from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
@@ -59,7 +59,7 @@ FASTEST, SLOWEST, REACH = 0.3, 0.05, 12.0
 def untrained(consumer: Consumer) -> Ensemble:
     """No tree yet: the bins, and the one answer that fits the buyer's rows best."""
     model, rows = consumer.model, own_rows(consumer)
-    if not isinstance(model, Trees) or consumer.form is None:
+    if not isinstance(model, Columns) or consumer.form is None:
         raise BazaarError('learner "boosting" grows trees: use model "trees", or another learner')
     x, y = _table(rows)
     outputs = consumer.form.outputs
@@ -133,48 +133,57 @@ class BoostingTraining:
         return torch.empty(0)
 
     def score(self, model: Model) -> Scores:
-        return judged(self.scorer, self._kept(HOLDOUT, _grown_model(model), self._holdout)[1][None])
+        return judged(self.scorer, self.holdout_scores(_grown_model(model))[None])
 
     def outputs(self, model: Model, x: Inputs) -> NDArray[np.float64]:
         ensemble = _grown_model(model)
-        return ensemble.scores(ensemble.bins.apply(_features(x)))
+        return ensemble.outputs(features(x))
 
     def learn(self, lesson: Lesson) -> Learned:
-        ensemble, draws = _grown_model(lesson.model), lesson.drawn.draws.tolist()
+        ensemble = _grown_model(lesson.model)
         answered = [i for i in lesson.drawn.asked if i not in lesson.replies.failures]
         counted = [i for i in answered if i not in lesson.left_out]
         gains: dict[int, float | None] = {i: 0.0 if i in answered else None for i in lesson.drawn.asked}
         failures = dict(lesson.replies.failures)
         if not counted:
             return Learned(gains, failures, ensemble, lesson.memory, lesson.unchanged)
-        before = self._kept(HOLDOUT, ensemble, self._holdout)
-        grown = self._grown(ensemble, lesson, counted, [draws.count(i) for i in counted])
-        parts = part_predictions(grown, before[0])
-        gains |= gains_in_predictions(self.scorer, before[1], parts, lesson, counted)
-        after = ensemble.appended([each.tree for each in grown])
+        before = self.holdout_scores(ensemble)
+        after, parts = self.moved(ensemble, lesson, counted)
+        gains |= gains_in_predictions(self.scorer, before, parts, lesson, counted)
         scores = self.score(after)
         if not np.isfinite(scores.utility[0]):
             return Learned(gains, failures, ensemble, lesson.memory, lesson.unchanged)
         return Learned(gains, failures, after, lesson.memory, scores)
 
+    def moved(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> tuple[Ensemble, Numbers]:
+        """The ensemble after a round, and the parts of its move on the hold-out [parties, rows, classes]: those of the
+        providers that count, and the buyer's where it has training rows."""
+        draws = lesson.drawn.draws.tolist()
+        grown = self._grown(ensemble, lesson, counted, [draws.count(i) for i in counted])
+        parts = part_predictions(grown, self._kept(HOLDOUT, ensemble, self._holdout)[0])
+        return ensemble.appended([each.tree for each in grown]), parts
+
+    def holdout_scores(self, ensemble: Ensemble) -> Numbers:
+        return self._kept(HOLDOUT, ensemble, self._holdout)[1]
+
     def own_rows_alone(self) -> Ensemble:
         """As many trees as the hold-out likes best, when they are grown on the training rows; then grown on all."""
         begun = untrained(self.consumer)
-        both = own_rows(self.consumer)
-        if self.consumer.train is None:
-            half = len(both[1]) // 2
-            train, judge = ((both[0][part], both[1][part]) for part in (slice(half), slice(half, None)))
-        else:
-            train, judge = self.consumer.train, self.consumer.holdout
-        assert judge is not None
-        rounds = self._rounds_alone(begun, train, judge)
-        return self._alone(begun, both, rounds)
+        return self.alone(begun, own_rows(self.consumer), self.rounds_alone(begun, *self.divided()))
 
-    def _rounds_alone(self, begun: Ensemble, train: Examples, judge: Examples) -> int:
+    def divided(self) -> tuple[Examples, Examples]:
+        """The consumer's rows to train on, and those to judge by."""
+        if self.consumer.train is not None:
+            return self.consumer.train, self._holdout
+        (x, y), half = self._holdout, len(self._holdout[1]) // 2
+        return (x[:half], y[:half]), (x[half:], y[half:])
+
+    def rounds_alone(self, begun: Ensemble, train: Examples, judge: Examples) -> int:
+        """How many trees of the training rows judge the others best."""
         (x, y), ensemble = _table(judge), begun
         binned, found, best = begun.bins.apply(x), 0, np.inf
         for number in range(1, MOST_ALONE + 1):
-            ensemble = self._alone(ensemble, train, 1)
+            ensemble = self.alone(ensemble, train, 1)
             loss = float(ensemble.objective.loss(ensemble.scores(binned), y).mean())
             if loss < best:
                 best, found = loss, number
@@ -182,7 +191,8 @@ class BoostingTraining:
                 break
         return found
 
-    def _alone(self, ensemble: Ensemble, rows: Examples, rounds: int) -> Ensemble:
+    def alone(self, ensemble: Ensemble, rows: Examples, rounds: int) -> Ensemble:
+        """With so many rounds more, of these rows."""
         x, y = _table(rows)
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
@@ -222,9 +232,9 @@ class BoostingTraining:
     @cached_property
     def _growth(self) -> Growth:
         model, rule, holdout = self.consumer.model, self.rule, self._holdout[0]
-        assert isinstance(model, Trees) and isinstance(holdout, Tensor)
+        assert isinstance(holdout, Tensor)
         monotone = [0] * holdout.shape[1]
-        for sign, places in ((1, model.rising), (-1, model.falling)):
+        for sign, places in ((1, model.rising), (-1, model.falling)) if isinstance(model, Trees) else ():
             for place in places:
                 monotone[int(place)] = sign
         return Growth(rate=self.rate, leaves=rule.leaves, min_rows=rule.min_rows, l2=rule.l2, monotone=tuple(monotone))
@@ -238,7 +248,7 @@ class BoostingTraining:
             self._parties.clear()
         self._last[:] = [ensemble]
         kept = self._parties.setdefault(party, _Party.of(ensemble))
-        return kept.scored(ensemble, _features(rows[0]), np.arange(len(rows[1])) if places is None else places)
+        return kept.scored(ensemble, features(rows[0]), np.arange(len(rows[1])) if places is None else places)
 
     @property
     def _holdout(self) -> Examples:
@@ -264,7 +274,7 @@ def _grown_model(model: Model) -> Ensemble:
     return model
 
 
-def _features(x: Inputs) -> Numbers:
+def features(x: Inputs) -> Numbers:
     if not isinstance(x, Tensor):
         raise BazaarError("boosted trees take no named inputs: give x as one array")
     return x.cpu().double().numpy()
@@ -275,4 +285,4 @@ def _targets(rows: Examples) -> Numbers:
 
 
 def _table(rows: Examples) -> tuple[Numbers, Numbers]:
-    return _features(rows[0]), _targets(rows)
+    return features(rows[0]), _targets(rows)

@@ -144,7 +144,7 @@ def problem_of(rule: Newton, consumer: Consumer) -> LinearProblem:
     if rule.ridge is not None:
         return problem
     with one_thread():
-        return _with_ridge(problem, _table(own_rows(consumer)))
+        return with_ridge(problem, _table(own_rows(consumer)))
 
 
 def _posed(rule: Newton, consumer: Consumer) -> LinearProblem:
@@ -166,7 +166,7 @@ def _posed(rule: Newton, consumer: Consumer) -> LinearProblem:
     return problem
 
 
-def _with_ridge(problem: LinearProblem, rows: Rows) -> LinearProblem:
+def with_ridge(problem: LinearProblem, rows: Rows) -> LinearProblem:
     """The ridge whose fits to all but a part of the rows are best on that part; of equals the strongest."""
     x, y = rows
     if len(y) < 2:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
+from databazaar.learners import learner_for
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.valuation.method import METHODS, Method
@@ -153,10 +154,15 @@ def compare(
     ids = tuple(provider.id for provider in providers)
     outcomes = []
     with ExitStack() as stack:
-        if isinstance(engine, str):  # one for all runs that name no other
-            made = make_engine(engine, consumer.task.copied(), providers, device)
+        if isinstance(engine, str):  # one for all runs that name no other, and ask for the same
+            rows = learner_for(consumer.model).rows
+            made = make_engine(engine, consumer.task.copied(), providers, device, rows)
             stack.callback(made.close)
-            planned = [[replace(run, engine=made) if run.engine == engine else run for run in runs] for runs in planned]
+            same = [run.engine == engine and run.learner_in(consumer).rows == rows for run, *_ in planned]
+            planned = [
+                [replace(run, engine=made) for run in runs] if shares else runs
+                for runs, shares in zip(planned, same, strict=True)
+            ]
         for name, runs in zip(methods, planned, strict=True):
             results = []
             for run in runs:

@@ -6,6 +6,9 @@ Training is FedAvg with full participation: in each of a fixed number of rounds 
 the current model, and their mean is added. The empty coalition is worth the utility of the untrained model. Many
 coalitions are trained side by side, as rows of one stacked computation. A provider works through its data in the same
 order in every coalition (randomness derives from seed, round and provider), so the game is one fixed function.
+
+Where the model has a learner of its own that takes rows, as trees have, that learner trains a coalition: every member
+is asked in every round, and a round of averaging, which has many local steps, stands for several of its rounds.
 """
 
 from __future__ import annotations
@@ -17,11 +20,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.aggregators import Mean
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
+from databazaar.learners import Market, learner_for
+from databazaar.ledger import Drawn
+from databazaar.roster import RoundBudget
+from databazaar.training import Lesson
 from databazaar.valuation.method import Context
 from databazaar.valuation.result import Tally, Vector
 
+GROWN = 8
+"""Rounds of a learner of rows for each of averaging."""
 CHUNK_FLOATS = 2**26
 """Parameters of the coalitions trained side by side are kept under this many floats (256 MiB)."""
 
@@ -106,6 +116,9 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
     if rounds < 1:
         raise BazaarError(f"rounds = {rounds} must be at least 1: a coalition is trained for that many rounds")
 
+    if learner_for(context.consumer.model).rows is not None:
+        return Game(context.ids, lambda these: _learned(context, these, GROWN * rounds, seed), tally=context.tally)
+
     def worth(coalitions: Coalitions) -> NDArray[np.float64]:
         context.tally.trainings += int(coalitions.any(1).sum())
         return context.evaluator.score(train(context, coalitions, rounds, seed)).utility
@@ -113,6 +126,26 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
     width = max(1, len(context.start()))
     batch = max(1, CHUNK_FLOATS // (width * len(context.providers)))
     return Game(context.ids, worth, batch=batch, tally=context.tally)
+
+
+def _learned(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> Vector:
+    """The utility that the model's own learner reaches with each coalition."""
+    consumer, n = context.consumer, len(context.providers)
+    learner = learner_for(consumer.model)
+    training = learner.training(Market(consumer, Mean(), context.engine.device, seed, rounds))
+    found = []
+    for members in (np.flatnonzero(row) for row in coalitions):
+        context.tally.trainings += bool(len(members))
+        model = learner.begin(consumer)
+        memory, scores = training.init(model), training.score(model)
+        drawn = Drawn(members, np.full(len(members), 1 / n), RoundBudget(len(members), np.ones(n, dtype=np.int64)))
+        for t in range(rounds if len(members) else 0):
+            (replies,) = context.ask([Ask(training.question(model), members.tolist(), t, seed)])
+            utility, loss = float(scores.utility[0]), None if scores.loss is None else float(scores.loss[0])
+            learned = training.learn(Lesson(model, memory, utility, loss, drawn, replies, t, spent=t / rounds))
+            model, memory, scores = learned.model, learned.memory, learned.scores
+        found.append(float(scores.utility[0]))
+    return np.array(found)
 
 
 def train(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> Tensor:

@@ -22,6 +22,7 @@ from torch import Tensor
 from databazaar.aggregators import Mean
 from databazaar.engines import Ask, Engine, Replies, make_engine, query_all
 from databazaar.errors import BazaarError
+from databazaar.learners import Learner, learner_for
 from databazaar.learning.task import step_at
 from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
@@ -47,13 +48,14 @@ METHODS = Registry(
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A consumer and its providers, ready to be asked and scored in batches."""
+    """A consumer and its providers, ready to be asked and scored in batches. Valuations of consumers that judge alike
+    may share an evaluator."""
 
     consumer: Consumer
     providers: tuple[Provider, ...]
     engine: Engine
-    evaluator: Evaluator
     tally: Tally
+    shared: Evaluator | None = None
 
     @classmethod
     @contextmanager
@@ -68,10 +70,16 @@ class Context:
             raise BazaarError("two providers have the same id: give each an id of its own")
         with ExitStack() as stack:
             if isinstance(engine, str):
-                engine = make_engine(engine, consumer.task.copied(), providers, device)
+                rows = learner_for(consumer.model).rows
+                engine = make_engine(engine, consumer.task.copied(), providers, device, rows)
                 stack.callback(engine.close)
             stack.enter_context(consumer.limited_threads())
-            yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
+            yield cls(consumer, tuple(providers), engine, tally)
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """What scores vectors of parameters."""
+        return self.shared or self.consumer.evaluator(self.engine.device)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -141,6 +149,10 @@ class Method:
                 f"{self.kind} draws each provider at most once a round, and per_round = {consumer.per_round} is more "
                 f"than the {len(providers)} providers: lower per_round, or leave {self.kind} out"
             )
+
+    def learner_in(self, consumer: Consumer) -> Learner:
+        """What trains the models."""
+        return learner_for(consumer.model)
 
     def limited(self, limit: Rule) -> Self:
         """The same method, ended by this rule too, where it can be ended early."""

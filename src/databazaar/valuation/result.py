@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from databazaar.errors import BazaarError
+from databazaar.training import Model
 
 Vector = NDArray[np.float64]
 Mode = Literal["positive", "shifted"]
@@ -51,9 +51,9 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The model that a method trained on its way: its parameters on the CPU, and its utility."""
+    """The model that a method trained on its way, as its learner has it, and its utility."""
 
-    parameters: Tensor
+    model: Model
     utility: float
 
 

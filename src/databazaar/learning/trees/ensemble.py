@@ -94,9 +94,17 @@ class Ensemble:
         rounds = tuple(tuple(replace(tree, value=tree.value * scale) for tree in trees) for trees in self.rounds)
         return replace(self, start=self.start * scale + mean, rounds=rounds)
 
+    def outputs(self, x: ArrayLike) -> Numbers:
+        """Scores of raw rows [rows, classes]."""
+        return self.scores(self.bins.apply(x))
+
+    @property
+    def size_in_words(self) -> str:
+        return f"{len(self.rounds):,} rounds"
+
     def predict(self, x: ArrayLike) -> Numbers:
         """Answers for raw rows [rows, features]: probabilities or numbers."""
-        return self.objective.answers(self.scores(self.bins.apply(x)))
+        return self.objective.answers(self.outputs(x))
 
     def importance(self, by: str = "gain") -> Numbers:
         """Of each feature the sum of its splits' gains, or by="split" their number."""
