@@ -61,6 +61,8 @@ Inputs = Callable[[pd.DataFrame], pd.DataFrame]
 LIGHTGBM = {"learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 20, "num_threads": 1, "verbose": -1}
 MOST_ROUNDS, PATIENCE = 2_000, 50
 FIRST_DAY = pd.Timestamp("2000-01-01", tz="UTC")
+LOSSES = ("market", "uniform", "pooled", "clean", "inputs", "own", "linear")
+OTHERS = ("dirty_pay", "accesses", "rounds", "best_round", "market_seconds", "pooled_seconds")
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Figures:
 class Played:
     loss: float
     pay: dict[str, int]
+    accesses: int
     rounds: int
     best_round: int
     ended: str
@@ -124,11 +127,11 @@ def figures(case: tuple[str, str, int], changes: Sequence[str]) -> Figures:
         own=peers.boosted_alone(),
         linear=peers.linear(),
         dirty_pay=dirty_pay if tables.wrong else float("nan"),
-        accesses=sum(bought.pay.values()),
+        accesses=bought.accesses,
         rounds=bought.rounds,
         best_round=bought.best_round,
         ended=bought.ended,
-        uniform_accesses=sum(uniform.pay.values()),
+        uniform_accesses=uniform.accesses,
         market_seconds=bought.seconds,
         pooled_seconds=pooled_seconds,
         pooled_rounds=pooled_rounds,
@@ -170,7 +173,8 @@ def played(job: Job, folder: Path, test: pd.DataFrame) -> Played:
     best = -1 if report.best is None else int(report.best.round)
     pay = {payout.provider: payout.pay for payout in report.payouts}
     loss = judged["log_loss" if job.recipe["schema"]["task"] == "classification" else "rmse"]
-    return Played(loss, pay, len(report.rounds), best, str(report.stopped_by), seconds)
+    accesses = sum(len(round.accesses) for round in report.rounds)
+    return Played(loss, pay, accesses, len(report.rounds), best, str(report.stopped_by), seconds)
 
 
 class Peers:
@@ -268,10 +272,10 @@ def told(variant: str, found: list[Figures]) -> Iterator[str]:
         cases = [one for one in found if (one.table, one.variant) == (name, variant)]
         if not cases:
             continue
-        mean = {key: float(np.mean(column(cases, key))) for key in NUMBERS}
-        market, uniform, pooled, clean = (np.array(column(cases, key)) for key in NUMBERS[:4])
+        mean = {key: float(np.mean(column(cases, key))) for key in (*LOSSES, *OTHERS)}
+        market, uniform, pooled, clean = (np.array(column(cases, key)) for key in LOSSES[:4])
         ahead, ratio, to_clean = market - uniform, market / pooled, market / clean
-        losses = " ".join(f"{mean[key]:9.5g}" for key in NUMBERS[:7])
+        losses = " ".join(f"{mean[key]:9.5g}" for key in LOSSES)
         yield (
             f"{name:10} {losses}   {with_error(ratio, '.3f'):>16} {with_error(to_clean, '.3f'):>16} "
             f"{with_error(ahead, '+.3g'):>18}  {mean['dirty_pay']:9.1%}  {mean['accesses']:8.0f}  "
@@ -279,24 +283,6 @@ def told(variant: str, found: list[Figures]) -> Iterator[str]:
             f"{mean['market_seconds']:7.1f} ({mean['pooled_seconds']:8.1f})  "
             f"{missed(variant, ratio, to_clean, ahead, mean)}"
         )
-
-
-NUMBERS = (
-    *(
-        "market",
-        "uniform",
-        "pooled",
-        "clean",
-        "inputs",
-        "own",
-        "linear",
-        "dirty_pay",
-        "accesses",
-        "rounds",
-        "best_round",
-    ),
-    *("market_seconds", "pooled_seconds"),
-)
 
 
 def column(cases: Sequence[Figures], key: str) -> list[float]:
