@@ -69,6 +69,17 @@ def words(numbers: Sequence[int] | NDArray[np.int64]) -> Words:
         return np.array([number % 2**64 for number in numbers], dtype=np.uint64)
 
 
+def one_in(many: int, key: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """About one place in so many, always the same ones.
+
+    >>> one_in(4, oracle_key(1, 2, "bank"), np.arange(8)).tolist()
+    [False, False, False, False, False, True, False, True]
+    """
+    mixed = _mixed(places.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key % 2**64))
+    chosen: NDArray[np.bool_] = mixed % np.uint64(many) == 0
+    return chosen
+
+
 def sample_order(key: int, samples: int, epoch: int = 0, first: int | None = None) -> NDArray[np.int64]:
     """The order in which an epoch goes through the samples: those with the smallest mixed counters come first.
 

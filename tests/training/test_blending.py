@@ -106,7 +106,7 @@ def test_gains_are_halfway_differences_of_parts_that_add_up(kind: str, own: int)
 
 
 @given(seed=st.integers(0, 999), kind=st.sampled_from(KINDS), far=st.sampled_from([0.0, 1.0, 30.0]))
-def test_the_weight_is_as_good_as_the_best_and_near_the_middle(seed: int, kind: str, far: float) -> None:
+def test_the_weight_is_the_best_drawn_to_the_middle(seed: int, kind: str, far: float) -> None:
     rng = np.random.default_rng(seed)
     start = _untrained(kind)
     y = {"binary": rng.integers(0, 2, 40), "multiclass": rng.integers(0, 3, 40)}.get(kind, rng.normal(size=40))
@@ -116,12 +116,12 @@ def test_the_weight_is_as_good_as_the_best_and_near_the_middle(seed: int, kind: 
     def losses(w: float) -> NDArray[np.float64]:
         return start.trees.objective.loss((1 - w) * one + w * other, y.astype(float))
 
-    best = min(np.linspace(0, 1, 101), key=lambda w: float(losses(w).mean()))
+    best = min(np.linspace(0, 1, 1001), key=lambda w: float(losses(w).mean()))
     more = losses(weight) - losses(best)
-    assert 0 <= weight <= 1 and more.mean() <= 1.05 * more.std() / 40**0.5 + 1e-3 * (1 + losses(best).mean())
-    assert (weight - 0.5) * (best - 0.5) >= -0.01
-    worse = losses(0.5) - losses(best)
-    if worse.mean() <= 0.95 * worse.std() / 40**0.5:
+    assert 0 <= weight <= 1 and more.mean() <= 0.51 * more.std() / 40**0.5 + 1e-4 * (1 + losses(best).mean())
+    assert (weight - 0.5) * (best - 0.5) >= -1e-3
+    middle = losses(0.5) - losses(best)
+    if middle.mean() <= 0.45 * middle.std() / 40**0.5:
         assert weight == 0.5
 
 

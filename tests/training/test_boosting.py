@@ -156,7 +156,7 @@ def shares(training: BoostingTraining, lesson: Lesson, party: int) -> np.ndarray
         own = np.zeros(tree.leaves)
         g, _, binned = sums[party]
         np.add.at(own, tree.leaf_of(binned), g[:, place])
-        value = training.rate * own / (hessian + training.rule.l2)
+        value = training.rule.rate * own / (hessian + training.rule.l2)
         part[:, place] = value[tree.leaf_of(holdout)]
     return part
 

@@ -23,8 +23,6 @@ HEAD = """\
 """
 PROVIDERS = ("north", "south")
 WIDTH, LONGEST_LINE = 26, 110
-FEW_ROWS = 1000
-"""Below so many rows in all tables a regression gets a linear model: a network is easily overfitted to them."""
 SPARE = 40
 """From so many rows of the hold-out on, a share of them is spared to start from."""
 
@@ -166,20 +164,21 @@ kind = "no-progress"       # ends the run when the utility no longer rises beyon
 [defence]                  # against copies, leaks, noise and poison; "none" is the paper's market
 kind = "standard"          # pay beyond a floor waits until 8 or more answers show data; or "strict"
 
-{_model(found)}
+{_model()}
 # A provider may have a price per access (price = "1") and an owner, who may run several providers.
 {providers}"""
 
 
 def pace(providers: int) -> tuple[int, int]:
-    """Accesses in a round and in all: half of the providers a round, which the sampler compares with each other, and a
-    hundred rounds. Measured in benchmarks/bench_real.py: with fewer in a round, pay depends more on luck.
+    """Accesses in a round and in all: as many a round as there are providers, up to twenty, whom the sampler compares
+    with each other, and about fifty rounds. Measured in benchmarks/bench_real_tables.py: with the same money, more in a
+    round are better than more rounds.
 
     >>> pace(1), pace(9), pace(16), pace(100)
-    ((1, 100), (4, 400), (8, 800), (20, 2000))
+    ((1, 100), (9, 400), (16, 800), (20, 2000))
     """
     per_round = min(providers, max(3, min(20, providers // 2)))
-    return per_round, 100 * per_round
+    return min(providers, 20), 100 * per_round
 
 
 def _consumer(found: Found) -> str:
@@ -193,13 +192,11 @@ def _consumer(found: Found) -> str:
     return f"[consumer]\n{_line('name', 'consumer', 'you, as statements and the ledger call you')}\n{train}\n\n"
 
 
-def _model(found: Found) -> str:
-    """A network by default; a straight line where a regression has few rows, one's own and all providers' together."""
-    if found.task == "regression" and found.rows + found.for_sale < FEW_ROWS:
-        why = f"as all tables have fewer than {FEW_ROWS:,} rows; or mlp, a network"
-        return f"[model]\n{_line('kind', 'linear', why)}\n"
-    kinds = '"logistic" (classification), "linear" (regression), "mlp" or "cnn"'
-    return f'# [model]\n# kind = "mlp"             # {kinds}\n'
+def _model() -> str:
+    """What is best for tables, of numbers and of categories."""
+    return (
+        f"[model]\n{_line('kind', 'auto', 'trees and a linear model, blended; or trees, linear, logistic, mlp, cnn')}\n"
+    )
 
 
 def _features(features: tuple[str, ...] | None) -> str:

@@ -4,9 +4,9 @@ With scores a of the linear model and b of the trees, the blend's are (1 − w) 
 
     w* = argmin_{0 ≤ w ≤ 1}  mean loss of (1 − w) a + w b on the hold-out,
 
-a convex problem in one number, which is solved anew after every round, and w is the nearest to ½ of a few steps between
-½ and w* whose loss is within a standard error of that at w*: on few rows, a model that is sure of itself looks better
-than it is, and the mean of two is safe. Both moves are sums of parts in predictions
+a convex problem in one number, which is solved anew after every round, and w is the nearest to ½ of a
+few steps between ½ and w* whose loss is, beyond half a standard error, no higher than that at w*: on few rows, a model
+that is sure of itself looks better than it is, and the mean of two is safe. Both moves are sums of parts in predictions
 (training/boosting.py, learning/linear.py), so the blend's is: party i's part is (1 − w) a_i + w b_i, at the w that the
 round began with, and gains are those of training/predictions.py. What a change of w brings is nobody's.
 """
@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from databazaar.learners import Blending, Market
 
 Numbers = NDArray[np.float64]
-SECTIONS, STEPS = 24, 10
-"""Golden sections of the interval in which the weight lies, and steps from ½ to the best."""
+SECTIONS = 24
+"""Golden sections of the interval in which the weight lies."""
+STEPS, CLOSE = 10, 0.5
+"""From ½ to the best weight; and the standard errors by which a loss may be higher."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +167,9 @@ def begun(rule: Blending, consumer: Consumer) -> Blend:
     if consumer.train is not None:
         with one_thread():
             linear = problem.fitted(linear, _table(design, consumer.train))
-    return Blend(design, linear.numpy(), trees, 0.0)
+    begun = Blend(design, linear.numpy(), trees, 0.0)
+    x, y = features(consumer.holdout[0]), consumer.holdout[1].cpu().double().numpy()
+    return replace(begun, weight=best_weight(trees, begun.linear_scores(x), trees.outputs(x), y))
 
 
 def design_of(consumer: Consumer) -> Design:
@@ -178,7 +182,7 @@ def problem_of(rule: Blending, consumer: Consumer, trees: Ensemble) -> LinearPro
     loss = {"binary": binary_cross_entropy, "squared": squared_error}.get(kind, cross_entropy)
     problem = LinearProblem(loss, trees.objective.classes, design.width + 1, ridge=1.0)
     with one_thread():
-        return with_ridge(problem, _table(design, own_rows(consumer)))
+        return with_ridge(problem, _table(design, own_rows(consumer)), cautious=True)
 
 
 def best_weight(trees: Ensemble, linear: Numbers, grown: Numbers, y: Numbers) -> float:
@@ -188,11 +192,10 @@ def best_weight(trees: Ensemble, linear: Numbers, grown: Numbers, y: Numbers) ->
         return trees.objective.loss((1 - weight) * linear + weight * grown, y)
 
     best = _lowest(lambda weight: float(losses(weight).mean()))
-    least = losses(best)
     for step in range(STEPS):
         weight = 0.5 + (best - 0.5) * step / STEPS
-        more = losses(weight) - least
-        if more.mean() <= more.std() / len(more) ** 0.5:
+        more = losses(weight) - losses(best)
+        if more.mean() <= CLOSE * more.std() / len(more) ** 0.5:
             return weight
     return best
 

@@ -1,13 +1,17 @@
 """Boosting: a round's move is a tree, and the tree is a sum of parts, one a provider, in predictions.
 
-The rows of all drawn providers, and the buyer's own, give gradients at the current scores; one tree a class is grown on
-them as if they lay in one place, from sums by feature and bin (learning/trees). A leaf's value is
+The rows of all drawn providers, and the buyer's own, give gradients at the current scores; a tree for each class is
+grown on them as if they lay in one place, from sums by feature and bin (learning/trees). A leaf's value is
 
     rate · Σ_i G_i / (Σ_i H_i + l2)
 
 over the parties i whose rows are in the leaf, G_i and H_i being sums of their negative gradients and hessians. So party
 i's part of the move is rate · G_i / (Σ H + l2) in every leaf, and the parts add up to the tree. A provider that is
 drawn several times counts its rows so many times.
+
+A round that has more to say grows more trees. One row in twenty is set aside, always the same ones, and no tree is ever
+grown on it: by the loss of those in the round the size of its trees is chosen, and a tree that does not lessen it is
+not taken and ends the round (the first one always counts). Rows are bought once, and the parts of their trees add up.
 
 Gains are those of training/predictions.py. The structure of the tree is that of all parties together, in every
 coalition.
@@ -19,8 +23,9 @@ That is only faster: the numbers are the same to the bit, because they are added
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +46,7 @@ from databazaar.learning.trees.tree import Grown, part_predictions
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.models import Columns, Trees
 from databazaar.parties import Consumer
+from databazaar.randomness import one_in, oracle_key
 from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
 
@@ -52,8 +58,13 @@ PATIENCE = 30
 """On own rows alone, boosting ends after so many trees that were none the better."""
 MOST_ALONE = 300
 """Trees on own rows alone at the most."""
-FASTEST, SLOWEST, REACH = 0.3, 0.05, 12.0
-"""A rate that is not given is such that it adds up to `REACH` over the rounds, within these bounds."""
+LEAVES, ASIDE, ENOUGH = (8, 31, 127), 20, 50
+"""The sizes of trees that are tried where none is given, the first of them where few rows are set aside to judge by;
+one row in so many is set aside; and how many are enough."""
+REACH = 12.0
+"""What the rates of all trees add up to over the run, where nothing judges how many there should be."""
+USUAL = 31
+"""The size of trees on own rows alone."""
 
 
 def untrained(consumer: Consumer) -> Ensemble:
@@ -69,6 +80,26 @@ def untrained(consumer: Consumer) -> Ensemble:
         objective = Objective("squared") if consumer.loss is squared_error else Objective("multiclass", outputs)
     bins = Bins.of(x, categorical=[place for place in model.categorical if place < x.shape[1]])
     return Ensemble(bins, objective, objective.start(y))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of several parties, one party after the other, `sizes` of each."""
+
+    binned: Binned
+    scores: Numbers
+    y: Numbers
+    weight: Numbers
+    aside: NDArray[np.bool_]
+    """No tree is ever grown on these: they judge."""
+    sizes: Sequence[int]
+
+    def at(self, places: NDArray[np.bool_]) -> _Rows:
+        """Those at some places."""
+        ends = np.cumsum([0, *self.sizes])
+        sizes = [int(places[start:end].sum()) for start, end in pairwise(ends)]
+        binned, scores, y = self.binned[places], self.scores[places], self.y[places]
+        return _Rows(binned, scores, y, self.weight[places], self.aside[places], sizes)
 
 
 @dataclass
@@ -106,12 +137,13 @@ class _Party:
 
 @dataclass(frozen=True, eq=False)
 class BoostingTraining:
-    """`scorer` judges scores of the hold-out."""
+    """`scorer` judges scores of the hold-out. `unjudged` is how many trees a round has where no rows are set aside."""
 
     rule: Boosting
     consumer: Consumer
     scorer: OutputScorer
-    rate: float
+    seed: int
+    unjudged: int
     _parties: dict[int, _Party] = field(default_factory=dict)
     _last: list[Ensemble] = field(default_factory=list)
     """What is kept of rows is of this ensemble, or of one with fewer rounds."""
@@ -120,8 +152,8 @@ class BoostingTraining:
     def of(cls, rule: Boosting, market: Market) -> BoostingTraining:
         consumer = market.consumer
         scorer = output_scorer(consumer, rule.kind)
-        rate = rule.rate or min(FASTEST, max(SLOWEST, REACH / max(1, market.rounds)))
-        return cls(rule, consumer, scorer, rate)
+        unjudged = min(rule.trees, max(1, round(REACH / (rule.rate * market.rounds))))
+        return cls(rule, consumer, scorer, market.seed, unjudged)
 
     def restored(self, stored: NDArray[Any]) -> Model:
         return Ensemble.restored(stored)
@@ -158,10 +190,24 @@ class BoostingTraining:
     def moved(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> tuple[Ensemble, Numbers]:
         """The ensemble after a round, and the parts of its move on the hold-out [parties, rows, classes]: those of the
         providers that count, and the buyer's where it has training rows."""
-        draws = lesson.drawn.draws.tolist()
-        grown = self._grown(ensemble, lesson, counted, [draws.count(i) for i in counted])
-        parts = part_predictions(grown, self._kept(HOLDOUT, ensemble, self._holdout)[0])
-        return ensemble.appended([each.tree for each in grown]), parts
+        rows, holdout = self._rows(ensemble, lesson, counted), self._kept(HOLDOUT, ensemble, self._holdout)[0]
+        judged_by_rows = int(rows.aside.sum()) >= ENOUGH and (self.rule.leaves is None or self.rule.trees > 1)
+        aside = rows.aside if judged_by_rows else np.zeros(len(rows.y), dtype=bool)
+        choices = (self.rule.leaves,) if self.rule.leaves else LEAVES if judged_by_rows else LEAVES[:1]
+        parts = np.zeros((len(rows.sizes), len(holdout), ensemble.objective.classes))
+        for number in range(self.rule.trees if judged_by_rows else self.unjudged):
+            grown_on = rows.at(~aside)
+            tried = [self._trees(ensemble, grown_on, leaves) for leaves in choices]
+            gained = [_gained(ensemble.objective, rows.at(aside), grown) for grown in tried]
+            best = int(np.argmax(gained))
+            choices = (choices[best],)
+            if judged_by_rows and number and gained[best] <= 0:
+                break
+            grown = tried[best]
+            rows = replace(rows, scores=rows.scores + _added(grown, rows.binned))
+            parts += part_predictions(grown, holdout)
+            ensemble = ensemble.appended([each.tree for each in grown])
+        return ensemble, parts
 
     def holdout_scores(self, ensemble: Ensemble) -> Numbers:
         return self._kept(HOLDOUT, ensemble, self._holdout)[1]
@@ -197,33 +243,36 @@ class BoostingTraining:
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
         for _ in range(rounds):
-            grown = self._trees(ensemble, binned, scores, y, np.ones(len(y)), [len(y)])
+            rows_alone = _Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)])
+            grown = self._trees(ensemble, rows_alone, self.rule.leaves or USUAL)
             ensemble = ensemble.appended([each.tree for each in grown])
             ensemble.add_to(scores, binned, len(ensemble.rounds) - 1)
         return ensemble
 
-    def _grown(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int], times: Sequence[int]) -> list[Grown]:
-        """The trees of a round; the last party is the buyer, where it has training rows."""
+    def _rows(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> _Rows:
+        """The rows of a round; the last party is the buyer, where it has training rows."""
+        draws = lesson.drawn.draws.tolist()
         tables = [(i, lesson.replies.rows[i], lesson.replies.places[i]) for i in counted]
         if self.consumer.train is not None:
             tables.append((OWN, self.consumer.train, np.arange(len(self.consumer.train[1]))))
         looked = [self._kept(i, ensemble, rows, places) for i, rows, places in tables]
         y = np.concatenate([_targets(rows) for _, rows, _ in tables])
         sizes = [len(scores) for _, scores in looked]
-        weight = np.repeat([*map(float, times), 1.0][: len(sizes)], sizes)
+        weight = np.repeat([*(float(draws.count(i)) for i in counted), 1.0][: len(sizes)], sizes)
         binned, scores = (np.concatenate([each[part] for each in looked]) for part in (0, 1))
-        return self._trees(ensemble, binned, scores, y, weight, sizes)
+        key = oracle_key(self.seed, 0, "set aside")
+        aside = np.concatenate([one_in(ASIDE, key + i, places) for i, _, places in tables])
+        return _Rows(binned, scores, y, weight, aside, sizes)
 
-    def _trees(
-        self, ensemble: Ensemble, binned: Binned, scores: Numbers, y: Numbers, weight: Numbers, sizes: Sequence[int]
-    ) -> list[Grown]:
-        gradients, hessians = ensemble.objective.gradients(scores, y, weight)
-        grid = Grid.of(float(np.abs(gradients).max()), float(hessians.max()), len(y))
-        columns, bins = columns_of(binned), ensemble.bins
+    def _trees(self, ensemble: Ensemble, rows: _Rows, leaves: int) -> list[Grown]:
+        """One a class."""
+        gradients, hessians = ensemble.objective.gradients(rows.scores, rows.y, rows.weight)
+        grid = Grid.of(float(np.abs(gradients).max()), float(hessians.max()), len(rows.y))
+        columns, bins, growth = columns_of(rows.binned), ensemble.bins, replace(self._growth, leaves=leaves)
         return [
             grow(
-                LocalRows(columns, gradients[:, place], hessians[:, place], grid, bins.width, sizes),
-                self._growth,
+                LocalRows(columns, gradients[:, place], hessians[:, place], grid, bins.width, rows.sizes),
+                growth,
                 bins.categorical,
             )
             for place in range(ensemble.objective.classes)
@@ -237,7 +286,7 @@ class BoostingTraining:
         for sign, places in ((1, model.rising), (-1, model.falling)) if isinstance(model, Trees) else ():
             for place in places:
                 monotone[int(place)] = sign
-        return Growth(rate=self.rate, leaves=rule.leaves, min_rows=rule.min_rows, l2=rule.l2, monotone=tuple(monotone))
+        return Growth(rate=rule.rate, min_rows=rule.min_rows, l2=rule.l2, monotone=tuple(monotone))
 
     def _kept(
         self, party: int, ensemble: Ensemble, rows: Examples, places: NDArray[np.int64] | None = None
@@ -255,6 +304,18 @@ class BoostingTraining:
         found: Examples | None = self.consumer.holdout
         assert found is not None
         return found
+
+
+def _added(grown: Sequence[Grown], binned: Binned) -> Numbers:
+    """What new trees add to the scores of rows [rows, classes]."""
+    return np.stack([each.tree.value[each.tree.leaf_of(binned)] for each in grown], axis=1)
+
+
+def _gained(objective: Objective, judge: _Rows, grown: Sequence[Grown]) -> float:
+    """By how much new trees lessen the loss of rows that they were not grown on."""
+    after = judge.scores + _added(grown, judge.binned)
+    less = objective.loss(judge.scores, judge.y) - objective.loss(after, judge.y)
+    return float((judge.weight * less).sum())
 
 
 HOLDOUT, OWN = -1, -2

@@ -166,8 +166,9 @@ def _posed(rule: Newton, consumer: Consumer) -> LinearProblem:
     return problem
 
 
-def with_ridge(problem: LinearProblem, rows: Rows) -> LinearProblem:
-    """The ridge whose fits to all but a part of the rows are best on that part; of equals the strongest."""
+def with_ridge(problem: LinearProblem, rows: Rows, cautious: bool = False) -> LinearProblem:
+    """The ridge whose fits to all but a part of the rows are best on that part; of equals the strongest, or, with more
+    caution, the strongest that is worse by no more than a standard error."""
     x, y = rows
     if len(y) < 2:
         return problem
@@ -175,12 +176,17 @@ def with_ridge(problem: LinearProblem, rows: Rows) -> LinearProblem:
     fold[torch.argsort(y.reshape(len(y), -1)[:, 0], stable=True)] = torch.arange(len(y)) % FOLDS
     wide = problem.blocks * problem.width**2 > WIDE
     parts = [fold == number for number in range(1 if wide else min(FOLDS, len(y)))]
-    starts, losses = [problem.nothing.linear for _ in parts], list[float]()
+    starts, losses = [problem.nothing.linear for _ in parts], list[list[float]]()
     for ridge in RIDGES:
         tried = replace(problem, ridge=ridge)
         starts = [tried.fitted(at, (x[~part], y[~part]), ROUGHLY) for at, part in zip(starts, parts, strict=True)]
-        losses.append(sum(tried.mean_loss(at, (x[part], y[part])) for at, part in zip(starts, parts, strict=True)))
-    return replace(problem, ridge=RIDGES[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))])
+        losses.append([tried.mean_loss(at, (x[part], y[part])) for at, part in zip(starts, parts, strict=True)])
+    table = np.nan_to_num(losses, nan=np.inf)
+    best = int(np.argmin(table.mean(1)))
+    if cautious:
+        most = table[best].mean() + table[best].std() / np.sqrt(len(parts))
+        best = int(np.argmax(table.mean(1) <= most))
+    return replace(problem, ridge=RIDGES[best])
 
 
 def _kept(rows: Quadratic) -> Memory:
