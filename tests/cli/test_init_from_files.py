@@ -31,7 +31,7 @@ from databazaar.config.discover import (
     writable,
 )
 from databazaar.config.market_file import load_market, parse_market
-from databazaar.config.template import FEW_ROWS, pace, template
+from databazaar.config.template import pace, template
 from databazaar.config.toml_text import quoted
 from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
@@ -321,7 +321,7 @@ def test_regression_from_a_folder_runs(tmp_path: Path) -> None:
     assert bazaar("init", tmp_path).code == 0
     shorten(tmp_path / "market.toml")
     market = load_market(tmp_path / "market.toml")
-    assert (market.data.task, market.model.kind) == ("regression", "linear")  # of 60 rows a network learns too much
+    assert (market.data.task, market.model.kind) == ("regression", "auto")
     assert bazaar("run", tmp_path / "market.toml", "--out", tmp_path / "run", "-q").code == 0
 
 
@@ -330,13 +330,6 @@ def test_the_example_has_its_files(tmp_path: Path) -> None:
     assert len(load_market(tmp_path / "fraud" / "market.toml").providers) == 9
     two = bazaar("init", "--example", tmp_path / "one", tmp_path / "two")
     assert two.code == 2 and "one folder" in two.err
-
-
-def test_a_regression_with_many_rows_gets_a_network(tmp_path: Path) -> None:
-    for name, rows in (("own", 30), ("north", FEW_ROWS)):
-        table(rows, 1, "regression").to_csv(tmp_path / f"{name}.csv", index=False)
-    assert bazaar("init", tmp_path, "--target", table(1, 1, "regression").columns[-1]).code == 0
-    assert load_market(tmp_path / "market.toml").model.kind == "mlp"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80), max_size=20))

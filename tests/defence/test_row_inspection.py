@@ -98,7 +98,7 @@ def test_a_fifth_of_the_rows_is_enough() -> None:
 
 
 def test_copies_of_a_competitor_share_its_place() -> None:
-    report = played({**honest(), **{f"copy{i}": jittered(rows(0, 400), 0.03, i) for i in range(3)}})
+    report = played({**honest(), **{f"copy{i}": jittered(rows(0, 400), 0.03, i) for i in range(3)}}, budget=400)
     assert report.defended is not None
     stand = next(one for one in report.defended.stands if one.provider == "p0")
     assert set(stand.shares_with) == {"copy0", "copy1", "copy2"}

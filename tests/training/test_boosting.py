@@ -29,6 +29,7 @@ from databazaar.training.predictions import judged
 from tree_rounds import Table, table
 
 KINDS = ("binary", "multiclass", "squared")
+ONE_TREE = Boosting(rate=0.1, leaves=31, trees=1)
 Tables = Mapping[int, Table]
 
 
@@ -94,10 +95,10 @@ def grown(model: object) -> Ensemble:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tree_is_that_of_all_rows_in_one_place(kind: str) -> None:
     given = tables(kind, 150, 80, 60)
-    training, lesson = begun(kind, given, [0, 1, 2], Boosting(rate=0.1), own=50)
+    training, lesson = begun(kind, given, [0, 1, 2], ONE_TREE, own=50)
     parts = [given[0], given[1], given[2], table(kind, 50, seed=98)]
     one = Table(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
-    alone, joined = begun(kind, {0: one}, [0], Boosting(rate=0.1))
+    alone, joined = begun(kind, {0: one}, [0], ONE_TREE)
     joined = replace(joined, model=lesson.model)
     together, apart = (grown(each.learn(asked).model) for each, asked in ((alone, joined), (training, lesson)))
     assert together.stored.hash == apart.stored.hash
@@ -109,7 +110,7 @@ def test_the_tree_is_that_of_all_rows_in_one_place(kind: str) -> None:
 def test_gains_are_halfway_differences_and_near_shapley_values(kind: str, draws: list[int]) -> None:
     """The game: coalitions of parties reach f plus the sum of their parts, and the buyer's own part is not paid."""
     given = tables(kind, 150, 80, 60)
-    training, lesson = begun(kind, given, draws, Boosting(rate=0.1))
+    training, lesson = begun(kind, given, draws, ONE_TREE)
     learned = training.learn(lesson)
     before, after = grown(lesson.model), grown(learned.model)
     x = rows(table(kind, 200, seed=99), kind)[0]
@@ -165,7 +166,7 @@ def test_rows_under_several_names_have_the_same_gain_in_sum() -> None:
     one = table("binary", 120, seed=1)
     other = table("binary", 60, seed=2)
     cut = [Table(one.x[part], one.y[part]) for part in (slice(0, 30), slice(30, 70), slice(70, None))]
-    rule = Boosting(rate=0.1)
+    rule = ONE_TREE
     whole, lesson = begun("binary", {0: one, 1: other}, [0, 1], rule)
     split, apart = begun("binary", {0: cut[0], 1: other, 2: cut[1], 3: cut[2]}, [0, 1, 2, 3], rule)
     alone, several = whole.learn(lesson).gains, split.learn(replace(apart, model=lesson.model)).gains

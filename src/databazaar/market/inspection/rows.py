@@ -5,8 +5,9 @@
               the consumer's own rows beside its hold-out. Jittered rows are found too.
               Copies of hold-out rows are a leak (`leak`), those of another provider's make two alike (`alike`).
     gains     What a provider's rows brought, beside what others' brought at the time. With g its gain and m the mean
-              gain of others in the last rounds, s = Σ m g / Σ m² is the least-squares fit of g = s m: rounds in which
-              nobody brings anything, as at the end, say nothing about anybody. 1 is as much as others (`data`).
+              gain of others in the last rounds, both in units of the root of the mean square of others' gains,
+              s = Σ m g / Σ m² is the least-squares fit of g = s m: rounds in which gains are noise about nothing, as at
+              the end, say little about anybody. 1 is as much as others (`data`).
 
 A table of which an access buys a part is compared by that part, so copies of a small part of a large table are not seen
 between providers. Inputs by name have no distance, and are not compared.
@@ -48,7 +49,8 @@ TOO_OFTEN = 0.5
 ROUNDS = 8
 """Of so many last rounds the gains of others are looked at."""
 LARGEST = 3.0
-"""A gain of others counts as no more than so many times their usual positive one: else a leak belittles everybody."""
+"""A gain counts as no more than so many times the root of the mean square of others': one leak, or one lucky round,
+must not outweigh all others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,22 +183,16 @@ class RowInspection:
         new = [(round, owner[i], gain) for i, gain in found if gain is not None]
         recent = np.concatenate([recent[recent[:, 0] > round - ROUNDS], np.array(new).reshape(-1, 3)])
         for i, gain in found:
-            usual = _usual(recent[recent[:, 1] != owner[i], 2])
-            if gain is not None and usual is not None:
-                sums[i] += np.array([usual * gain, usual**2, gain**2, 1.0])
+            others = recent[recent[:, 1] != owner[i], 2]
+            size = float(np.sqrt((others**2).mean())) if len(others) > 1 else 0.0
+            if gain is not None and size > 0:
+                usual = max(0.0, float((others / size).clip(-LARGEST, LARGEST).mean()))
+                own = min(LARGEST, max(-LARGEST, gain / size))
+                sums[i] += np.array([usual * own, usual**2, own**2, 1.0])
         for place, i in there:
             for name, figure in zip(("signal", "error"), _fitted(sums[owner == owner[i]].sum(0)), strict=False):
                 figures.note(name, place, figure)
         return figures.findings(), {**state, "sums": sums, "gains": recent, "rounds": np.array([round + 1])}
-
-
-def _usual(gains: Floats) -> float | None:
-    """The mean gain of others, of whom none counts for too much; None where there are too few."""
-    if len(gains) < 2:
-        return None
-    positive = gains[gains > 0]
-    most = LARGEST * float(np.median(positive)) if len(positive) else 0.0
-    return max(0.0, float(np.minimum(gains, most).mean()))
 
 
 def _fitted(sums: Floats) -> Iterator[float]:
