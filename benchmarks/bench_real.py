@@ -28,10 +28,10 @@ from sklearn import datasets
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from databazaar import Arbiter, Uniform
-from databazaar.config.jobs import Job, market_job
+from databazaar.config.jobs import market_job
 from databazaar.data.tables import Schema
+from databazaar.data.tree_features import encoding_of
 from databazaar.learning.metrics import metrics, softmax
-from databazaar.training import Model, Training
 from real_tables import Tables, flights, with_wrong_labels
 
 OWN_ROWS, TEST_ROWS, FLIGHTS = 2_000, 10_000, 60_000
@@ -124,8 +124,10 @@ def one_market(tables: Tables, seed: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         job = market_job(tables.write(Path(folder)), {"market": {"seed": seed}})
         schema = Schema.from_dict(job.recipe["schema"])
-        x, y = schema.encode(tables.test, "test")
-        judge = _Judge(job, schema, x, y)
+        judge = _Judge(schema, *schema.encode(tables.test, "test"))
+        test = torch.from_numpy(
+            encoding_of(schema, job.recipe["market"]["model"]["kind"]).encode_features(tables.test, "test")
+        )
         arbiter = job.arbiter()
         report = arbiter.run()
         own = schema.encode(tables.own, "own")
@@ -134,14 +136,14 @@ def one_market(tables: Tables, seed: int) -> list[float]:
         uniform = Arbiter(job.consumer, job.providers, Uniform(), seed=seed, stops=job.stops, engine=arbiter.engine)
         uniform.run()
         training = arbiter.training()
-        market = judge.model(training, arbiter.reached)
+        market = judge.model(training.outputs(arbiter.reached, test))
         alone = judge.peer(*own)
         return [
             market[0],
             alone[0],
-            judge.model(training, training.own_rows_alone())[0],
+            judge.model(training.outputs(training.own_rows_alone(), test))[0],
             judge.peer(*everything)[0],
-            judge.model(training, uniform.reached)[0],
+            judge.model(training.outputs(uniform.reached, test))[0],
             market[1],
             alone[1],
             len(report.rounds),
@@ -150,14 +152,14 @@ def one_market(tables: Tables, seed: int) -> list[float]:
 
 @dataclass(frozen=True)
 class _Judge:
-    job: Job
+    """The test rows, as the peer takes them."""
+
     schema: Schema
     x: np.ndarray
     y: np.ndarray
 
-    def model(self, training: Training, model: Model) -> tuple[float, float]:
-        """Loss and accuracy (or R²) of a model of ours on the test rows."""
-        outputs = training.outputs(model, torch.from_numpy(self.x))
+    def model(self, outputs: np.ndarray) -> tuple[float, float]:
+        """Loss and accuracy (or R²) of a model of ours, by its outputs for the test rows."""
         return self._loss(softmax(outputs) if self.schema.task == "classification" else outputs.reshape(-1))
 
     def peer(self, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

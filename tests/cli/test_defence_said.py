@@ -139,7 +139,7 @@ def test_a_run_says_it_and_is_audited(tmp_path: Path) -> None:
 def test_init_writes_standard(tmp_path: Path) -> None:
     write_market(tmp_path).unlink()
     assert bazaar("init", tmp_path, "--own", tmp_path / "holdout.csv", "--target", "target").code == 0
-    assert market_job(tmp_path / "market.toml").defence == STANDARD
+    assert market_job(tmp_path / "market.toml").defence == STANDARD.of_rows()
 
 
 def test_a_utility_of_ones_own_has_no_rows_to_part() -> None:
