@@ -16,7 +16,7 @@ from databazaar import Defence, Mean, PricePerAccess, registry
 from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
-from databazaar.learners import Averaging
+from databazaar.learners import Averaging, InRun
 from databazaar.samplers import SAMPLERS
 from databazaar.settings import plain
 from databazaar.stops import NoProgress, TargetUtility
@@ -227,7 +227,7 @@ def written(folder: Path, rules: str = "") -> Path:
     return path
 
 
-OURS = {"learner": Averaging(), "aggregator": Mean(), "payment": PricePerAccess(), "stops": (), "defence": Defence()}
+OURS = {"learner": InRun(), "aggregator": Mean(), "payment": PricePerAccess(), "stops": (), "defence": Defence()}
 
 
 def test_a_job_without_rules_has_the_papers(tmp_path: Path) -> None:

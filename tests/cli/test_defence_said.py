@@ -15,6 +15,7 @@ from databazaar import Arbiter, Consumer, Defence
 from databazaar.callbacks.record import parameters
 from databazaar.config.jobs import market_job
 from databazaar.config.quote import market_quote
+from databazaar.learners import Averaging
 from databazaar.market.inspection.coverage import MarketShape, blind_spots, in_words, meaning
 from databazaar.market.inspection.holdout_parts import Parts
 from databazaar.runs.folder import RunFolder
@@ -22,7 +23,7 @@ from small_markets import blobs, torch_market, vector_market
 
 STANDARD, STRICT = Defence.named("standard"), Defence.named("strict")
 pytestmark = pytest.mark.usefixtures("no_figures_here")
-SECTION = '\n[defence]\nkind = "standard"\n'
+SECTION = '\n[defence]\nkind = "standard"\n\n[learner]\nkind = "averaging"\n'
 ROOMY = MarketShape([f"p{i}" for i in range(8)], 4, rows=40, parameters=96, accesses=64)
 
 
@@ -91,7 +92,7 @@ def test_forty_rows_can_be_parted_and_fewer_not() -> None:
 def test_what_cannot_work_finds_nothing(tmp_path: Path) -> None:
     """Two providers, few rows: no figure of those rules stands in the ledger."""
     consumer, providers = torch_market(flips=(0.0, 1.0), budget=60, holdout=blobs(np.random.default_rng(1), 30))
-    arbiter = Arbiter(consumer, providers, defence=STANDARD)
+    arbiter = Arbiter(consumer, providers, learner=Averaging(), defence=STANDARD)
     arbiter.run(tmp_path / "run")
     rounds = [entry.body["findings"] for entry in RunFolder(tmp_path / "run").entries() if entry.kind == "round"]
     assert len(rounds) > 20 and {name for findings in rounds for name in findings} == {"length"}
@@ -150,7 +151,7 @@ def test_a_utility_of_ones_own_has_no_rows_to_part() -> None:
 
 def test_whoever_watches_a_run_hears_of_it() -> None:
     consumer, providers = torch_market()
-    told = parameters(Arbiter(consumer, providers, defence=Defence(clip=2.0)).terms())
+    told = parameters(Arbiter(consumer, providers, learner=Averaging(), defence=Defence(clip=2.0)).terms())
     assert told["defence.clip"] == "2.0" and told["defence.alike"] == "None"
     assert not any(name.startswith("defence") for name in parameters(Arbiter(consumer, providers).terms()))
 

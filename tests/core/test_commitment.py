@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError, Consumer, Defence
+from databazaar.learners import Averaging
 from databazaar.learning.inputs import as_dataset
 from databazaar.ledger import Terms, audit_entries
 from databazaar.market.inspection.holdout_parts import committed, halves
@@ -67,21 +68,21 @@ def test_terms_have_it_where_a_rule_looks_at_the_parts() -> None:
         (Defence(screen=3.0), slowly(x, y, 7)),
         (Defence(leak=0.01), slowly(x, y, 7)),
     ):
-        terms = Arbiter(consumer, providers, defence=defence, seed=7).terms()
+        terms = Arbiter(consumer, providers, learner=Averaging(), defence=defence, seed=7).terms()
         assert terms.holdout == told and ("holdout" in terms.body()) == bool(told)
         assert Terms.from_body(terms.body()) == terms
 
 
 def test_too_few_rows_are_not_parted_and_not_named() -> None:
     consumer, providers = torch_market(holdout=blobs(np.random.default_rng(0), 39))
-    assert Arbiter(consumer, providers, defence=STANDARD).terms().holdout == {}
+    assert Arbiter(consumer, providers, learner=Averaging(), defence=STANDARD).terms().holdout == {}
 
 
 def test_a_ledger_with_it_is_audited_and_goes_on_with_these_rows_alone(tmp_path: Path) -> None:
     consumer, providers = torch_market(budget=40)
 
     def play(consumer: Consumer) -> None:
-        Arbiter(consumer, providers, defence=STANDARD).run(tmp_path / "run", tell=stop)
+        Arbiter(consumer, providers, learner=Averaging(), defence=STANDARD).run(tmp_path / "run", tell=stop)
 
     def stop(_progress: object) -> None:
         raise KeyboardInterrupt
@@ -91,7 +92,7 @@ def test_a_ledger_with_it_is_audited_and_goes_on_with_these_rows_alone(tmp_path:
     x, y = consumer.holdout
     with pytest.raises(BazaarError, match="terms"):
         play(replace(consumer, holdout=(x, 1 - y)))
-    Arbiter(consumer, providers, defence=STANDARD).run(tmp_path / "run")
+    Arbiter(consumer, providers, learner=Averaging(), defence=STANDARD).run(tmp_path / "run")
     audit = audit_entries(RunFolder(tmp_path / "run").entries())
     assert audit.ok and audit.terms is not None
     assert audit.terms.holdout == slowly(x.numpy(), y.numpy(), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from databazaar import OSMD, Adaptive, Arbiter, BazaarError, Provider, Report
 from databazaar.aggregators import Aggregator, Median
 from databazaar.engines import vectorized
+from databazaar.learners import Averaging
 from databazaar.samplers import Sampler
 from databazaar.training import averaging
 from own_samplers import Valued
@@ -21,7 +23,8 @@ def bought(sampler: Sampler, aggregator: Aggregator | None, engine: str) -> Repo
     consumer, providers = torch_market(flips=(0.0, 0.2, 0.6), budget=24, per_round=3)
     providers.append(Provider("broken", oracle=lambda w: w * np.float32(np.nan)))
     own = providers[:-1] if engine == "vectorized" else providers
-    return Arbiter(consumer, own, sampler, aggregator=aggregator, engine=engine, device="cpu", seed=3).run()
+    rules: dict[str, Any] = {"learner": Averaging(), "aggregator": aggregator, "engine": engine}
+    return Arbiter(consumer, own, sampler, **rules, device="cpu", seed=3).run()
 
 
 @pytest.mark.parametrize("engine", ["vectorized", "loop"])

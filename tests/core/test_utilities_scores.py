@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, build_model
 from databazaar.engines import LoopEngine, VectorizedEngine
+from databazaar.learners import Averaging
 from databazaar.learning import models as models_module
 from databazaar.learning import utilities as utilities_module
 from databazaar.learning.losses import cross_entropy, squared_error
@@ -234,7 +235,7 @@ def memory(tensors: list[Any]) -> set[int]:
 def test_the_holdout_never_reaches_an_engine(make_torch_market: MakeMarket, name: str) -> None:
     marker = torch.full((50, 4), 0.123456)
     consumer, providers = make_torch_market(holdout=(marker, np.arange(50) % 2))
-    arbiter = Arbiter(consumer, providers, engine=name, device="cpu")
+    arbiter = Arbiter(consumer, providers, engine=name, device="cpu", learner=Averaging())
     arbiter.run()
     engine = arbiter.engine
     assert isinstance(engine, LoopEngine if name == "loop" else VectorizedEngine)

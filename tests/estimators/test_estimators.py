@@ -62,7 +62,7 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytes
 
 def test_a_defence_is_that_of_the_market_and_no_matter_where_nobody_sells() -> None:
     x, y, sellers = market()
-    for defence, rules in (("strict", Defence.named("strict").settings()), (None, None)):
+    for defence, rules in (("strict", Defence.named("strict").of_rows().settings()), (None, None)):
         report = clone(MarketClassifier(**SMALL, defence=defence)).fit(x, y, providers=sellers).report_
         assert report is not None and report.rules.get("defence") == rules
     plain, strict = (MarketClassifier(**SMALL, defence=one).fit(x, y).predict_proba(x) for one in (None, "strict"))
@@ -166,7 +166,8 @@ def test_pipelines_and_searches() -> None:
     pipe = make_pipeline(StandardScaler(), MarketClassifier(**SMALL))
     pipe.fit(every_x, every_y, marketclassifier__provider_of=whose)
     assert pipe.score(x, y) > 0.9
-    search = GridSearchCV(MarketClassifier(**SMALL), {"sampler": [None, OSMD(1.0, 0.1)], "budget": [4, 200]}, cv=2)
+    chosen = {"sampler": [None, OSMD(1.0, 0.1)], "budget": [4, 200]}
+    search = GridSearchCV(MarketClassifier(**SMALL), chosen, cv=2, scoring="neg_log_loss")
     search.fit(x, y, providers=sellers)
     assert search.best_params_["budget"] == 200
     assert search.best_estimator_.payouts_["pay"].sum() == 200

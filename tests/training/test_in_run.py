@@ -22,7 +22,7 @@ from databazaar.ledger import Accounts, Drawn
 from databazaar.roster import RoundBudget
 from databazaar.testing import check_learner
 from databazaar.training import Lesson
-from databazaar.training.in_run import FIRST, SECOND, STEPS, InRunTraining
+from databazaar.training.in_run import FIRST, MOVING, SECOND, STEPS, InRunTraining
 from databazaar.training.parameters import Parameters, vector_of
 from small_markets import blobs
 
@@ -75,6 +75,7 @@ def test_the_steps_are_those_of_plain_pytorch(optimizer: str) -> None:
     if optimizer == "sgd":
         steps = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
     x, y = (torch.cat([table[part] for table in tables.values()]) for part in (0, 1))
+    average = vector_of(lesson.model)
     for number in range(4):  # one batch a round: all rows at once
         learned = training.learn(replace(lesson, round=number))
         steps.zero_grad()
@@ -82,7 +83,10 @@ def test_the_steps_are_those_of_plain_pytorch(optimizer: str) -> None:
         nn.utils.clip_grad_norm_(plain.parameters(), 0.3)
         steps.step()
         ours = torch.cat([part.detach().ravel() for part in plain.parameters()])
-        torch.testing.assert_close(vector_of(learned.model), ours, atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(learned.memory[MOVING], ours, atol=2e-6, rtol=1e-5)
+        share = min(1.0, 10 / (9 + number + 1))
+        average = average + share * (ours - average)
+        torch.testing.assert_close(vector_of(learned.model), average, atol=2e-6, rtol=1e-5)
         lesson = replace(lesson, model=learned.model, memory=learned.memory)
     assert float(learned.memory[STEPS]) == 4
 
@@ -93,7 +97,7 @@ def exact_values(training: InRunTraining, lesson: Lesson) -> dict[int, float]:
     assert model is not None
 
     def gradient(table: Examples) -> Tensor:
-        leaf = vector_of(lesson.model).clone().requires_grad_()
+        leaf = lesson.memory[MOVING].clone().requires_grad_()
         outputs = torch.func.functional_call(model, training.task.layout.unflatten(leaf), (table[0],))
         return torch.autograd.grad(loss(outputs, table[1]), leaf)[0].double()
 
@@ -106,7 +110,7 @@ def exact_values(training: InRunTraining, lesson: Lesson) -> dict[int, float]:
 @given(seed=st.integers(0, 50), draws=st.lists(st.integers(0, 2), min_size=1, max_size=5))
 def test_gains_are_first_order_values_of_parts(seed: int, draws: list[int]) -> None:
     tables = {i: rows(10 * seed + i, 20 + 15 * i, flip=0.4 * i) for i in range(3)}
-    training, lesson = begun(InRun(rate=0.01, batch_size=64, least_steps=1, warm_up=0), tables, draws)
+    training, lesson = begun(InRun(rate=0.01, batch_size=64, least_steps=1, warm_up=0, judged=100), tables, draws)
     first = training.learn(lesson)
     lesson = replace(lesson, model=first.model, memory=first.memory, round=1)
     learned = training.learn(lesson)
@@ -150,7 +154,12 @@ def test_what_is_given_is_not_written_to() -> None:
     torch.testing.assert_close(vector_of(lesson.model), before[0], atol=0, rtol=0)
     assert all(torch.equal(lesson.memory[name], kept) for name, kept in before[1].items())
     assert torch.equal(vector_of(one.model), vector_of(again.model)) and one.gains == again.gains
-    assert not torch.equal(vector_of(one.model), vector_of(lesson.model)) and set(one.memory) == {FIRST, SECOND, STEPS}
+    assert not torch.equal(vector_of(one.model), vector_of(lesson.model)) and set(one.memory) == {
+        MOVING,
+        FIRST,
+        SECOND,
+        STEPS,
+    }
 
 
 class Logarithm(nn.Module):
@@ -307,7 +316,7 @@ def test_one_optimizer_beats_averaged_local_training_at_the_same_accesses() -> N
         wrong = rng.random(50) < (0.0, 0.2, 0.8)[i % 3]
         providers.append(Provider(f"p{i}", (x[part], np.where(wrong, rng.integers(0, 10, 50), y[part]))))
     right = {}
-    for name, rule in (("in-run", InRun(batch_size=64)), ("averaging", None)):
+    for name, rule in (("in-run", InRun(batch_size=64)), ("averaging", Averaging())):
         consumer = Consumer("mlp", holdout=(x[900:1100], y[900:1100]), budget=300, per_round=6)
         arbiter = Arbiter(consumer, providers, learner=rule)
         arbiter.run()

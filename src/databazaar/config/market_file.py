@@ -39,6 +39,9 @@ from databazaar.settings import Fault, Faults, declared, read, setting
 from databazaar.stops.protocol import STOPS
 from databazaar.utilities import UTILITIES
 
+NETWORK, OF_AVERAGING, HERE = "mlp", ("oracle", "aggregator", "training"), ("vectorized", "loop")
+"""The default model; sections that say how providers update a model, and how updates move it; and the engines that have
+all rows in one place."""
 EVERY_RUN = dict.fromkeys(("budget", "patience"), "is a stop of every run: remove it")
 
 
@@ -56,13 +59,17 @@ class MarketFile:
     market: MarketSettings = setting(help="what is bought, and the pace")
     data: DataSettings = setting(help="the consumer's rows, and how tables are read")
     consumer: ConsumerSettings = setting(ConsumerSettings(), "who buys")
-    model: Chosen = chosen(MODELS, "mlp", "what is trained")
-    oracle: Chosen = chosen(ORACLES, "local-sgd", "what a provider does with the model when it is asked")
+    model: Chosen = chosen(MODELS, NETWORK, "what is trained")
+    oracle: Chosen = chosen(
+        ORACLES, "local-sgd", "for learner averaging: what a provider does with the model when it is asked"
+    )
     utility: Chosen = chosen(UTILITIES, "exp-loss", "how the hold-out scores a model")
-    training: TrainingSettings = setting(TrainingSettings(), "how the model moves")
+    training: TrainingSettings = setting(TrainingSettings(), "for learner averaging: how the model moves")
     sampler: Chosen = chosen(SAMPLERS, "adaptive", "who is asked")
-    learner: Chosen = chosen(LEARNERS, "averaging", "how the model is trained from what is bought")
-    aggregator: Chosen = chosen(AGGREGATORS, "mean", "how the updates of a round become one step of the model")
+    learner: Chosen = chosen(LEARNERS, "in-run", "how the model is trained from what is bought")
+    aggregator: Chosen = chosen(
+        AGGREGATORS, "mean", "for learner averaging: how the updates of a round become one step"
+    )
     payment: Chosen = chosen(PAYMENTS, "price-per-access", "what an access is paid")
     stops: tuple[Chosen, ...] = chosen_list(
         STOPS, EVERY_RUN, "reasons to end before the budget is spent: one [[stops]] section each, in double brackets"
@@ -171,10 +178,10 @@ class MarketFile:
             return
         if kind == "averaging":
             return
-        for section in ("oracle", "aggregator", "training"):
+        for section in OF_AVERAGING:
             if getattr(self, section) != first[section]:
                 yield Fault(f'{section} is for learner.kind = "averaging", not "{kind}": remove the section', section)
-        if self.engine.kind not in ("vectorized", "loop"):
+        if self.engine.kind not in HERE:
             yield Fault(
                 f'learner.kind = "{kind}" needs the providers\' rows in one place, and engine.kind = '
                 f'"{self.engine.kind}" leaves them where they are: {_instead(self.model.kind)}',
@@ -251,12 +258,18 @@ def _instead(model: str) -> str:
 
 
 def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with the learner that trains the model, where none is named."""
-    model, learner = settings.get("model", {}), settings.get("learner", {})
-    kind = model.get("kind") if isinstance(model, Mapping) else None
-    if not isinstance(learner, Mapping) or "kind" in learner or kind not in MODELS.kinds():
+    """The settings with the learner that trains the model, where none is named: its own, or in-run where rows are here,
+    nothing is said of updates, and the sampler is not the paper's (`learners.default_learner`)."""
+    chosen = {name: settings.get(name, {}) for name in ("model", "learner", "engine", "sampler")}
+    if not all(isinstance(section, Mapping) for section in chosen.values()):
         return settings
-    return {**settings, "learner": {"kind": _learner_of(kind), **learner}}
+    model, sampler = chosen["model"].get("kind", NETWORK), chosen["sampler"].get("kind")
+    if "kind" in chosen["learner"] or model not in MODELS.kinds():
+        return settings
+    own, here = _learner_of(model), chosen["engine"].get("kind") in (None, *HERE)
+    updates = any(section in settings for section in OF_AVERAGING) or sampler == "osmd"
+    in_run = own == "averaging" and here and not updates
+    return {**settings, "learner": {"kind": "in-run" if in_run else own, **chosen["learner"]}}
 
 
 def too_much_kept(*shares: float) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from databazaar.config.chosen_rules import Chosen
-from databazaar.config.market_file import EVERY_RUN, MarketFile
+from databazaar.config.market_file import EVERY_RUN, OF_AVERAGING, MarketFile
 from databazaar.config.sections import ProviderSettings
 from databazaar.config.toml_text import quoted, toml_value
 from databazaar.registry import Registry
@@ -82,9 +82,12 @@ def _blocks(section: Setting) -> Iterator[str]:
             lines = [_line("kind", kind, summary(rule)), *map(_shown, in_files(rule))]
             yield _block("[[stops]]", "" if number else section.help, [line._replace(active=False) for line in lines])
     elif isinstance(section.default, Chosen):
-        yield _block(f"[{section.name}]", section.help, _chosen(section.default))
+        lines = [
+            line._replace(active=line.active > (section.name in OF_AVERAGING)) for line in _chosen(section.default)
+        ]
+        yield _block(f"[{section.name}]", section.help, lines)
     else:
-        optional = section.default is None
+        optional = section.default is None or section.name in OF_AVERAGING
         kinds = (section.type, *getattr(section.type, "__args__", ()))
         lines = [_shown(one) for one in declared(next(kind for kind in kinds if isinstance(kind, type)))]
         yield _block(f"[{section.name}]", section.help, [one._replace(active=one.active > optional) for one in lines])

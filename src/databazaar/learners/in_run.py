@@ -19,22 +19,27 @@ MOST = 10**6
 class InRun:
     """Trains one model by one optimizer on the rows of all providers of a round together.
 
-    The optimizer's state stays from round to round. A round takes as many steps as its rows fill batches; each batch
-    mixes rows of all drawn providers and of the buyer. The rate rises over the first steps and then falls along a
-    cosine with the share of the budget that is spent.
+    The optimizer's state stays from round to round. A round takes as many steps as its rows fill batches, or more where
+    the run would have few; each batch mixes rows of all drawn providers and of the buyer. The rate rises over the first
+    steps and then falls along a cosine with the share of the budget that is spent.
     """
 
     rows: int = setting(2048, "the most rows of a provider that an access buys", at_least=1, at_most=MOST)
     batch_size: int = setting(256, "the rows of a step, of all providers", at_least=1, at_most=MOST, in_files=False)
+    at_once: int = setting(1024, "the most rows that pass the model at once", at_least=1, at_most=MOST, in_files=False)
     least_steps: int = setting(
-        16, "of a round, where it has 16 rows for each", at_least=1, at_most=MOST, in_files=False
+        1600, "of a run; a round goes through few rows several times for it", at_least=1, at_most=MOST, in_files=False
     )
     judged: int = setting(
-        128, "the most rows of a provider that its gain is of", at_least=1, at_most=MOST, in_files=False
+        32,
+        "the rows of a provider that its gain is of; one in 12 where that is more",
+        at_least=1,
+        at_most=MOST,
+        in_files=False,
     )
     rate: float = setting(2e-3, "the optimizer's learning rate at its highest", above=0)
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam is AdamW; sgd has momentum 0.9", in_files=False)
-    weight_decay: float = setting(1e-4, "as torch.optim.AdamW and SGD have it; 0 is none", at_least=0, in_files=False)
+    weight_decay: float = setting(0.1, "as torch.optim.AdamW and SGD have it; 0 is none", at_least=0, in_files=False)
     warm_up: int = setting(20, "the steps over which the rate rises", at_least=0, at_most=MOST, in_files=False)
     clip: float = setting(1.0, "the largest norm of a step's gradient", above=0, in_files=False)
     kind: ClassVar[str] = "in-run"

@@ -93,12 +93,6 @@ class Descent:
         """What moves the parameters of one ask."""
         return cls(oracle.optimizer, oracle.momentum, oracle.weight_decay) if isinstance(oracle, LocalSGD) else cls()
 
-    def remember(self, name: str, first: Tensor, second: Tensor | None, steps: int) -> None:
-        """Goes on from where an earlier one stopped. It writes to these tensors."""
-        self._first[name], self._steps = first, steps
-        if second is not None:
-            self._second[name] = second
-
     @torch.no_grad()
     def __call__(self, w: dict[str, Tensor], gradients: Sequence[Tensor], rate: float | Tensor) -> None:
         self._steps += 1

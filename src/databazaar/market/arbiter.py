@@ -18,7 +18,7 @@ from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
-from databazaar.learners import LEARNERS, Averaging, Learner, Market, learner_for
+from databazaar.learners import LEARNERS, Averaging, Learner, Market, default_learner, learner_for
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -52,12 +52,13 @@ HERE = ("vectorized", "loop", "rows")
 class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
-    Without rules of your own, `Adaptive` decides whom to ask, the mean of the valid updates moves the model, every
-    valid reply is paid its price, and the run ends when the budget is spent. With `OSMD` it is the paper's
-    market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play
-    for the money: "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the
-    `market` and of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
+    Without rules of your own, `Adaptive` decides whom to ask, every valid reply is paid its price, and the run ends
+    when the budget is spent. A network is trained in-run on the rows that are bought; where providers have oracles, or
+    there is an `aggregator`, the combined updates of the providers move it. With `OSMD` it is the paper's market.
+    `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to end. `engine`
+    is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play for the money:
+    "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the `market` and of the
+    `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Arbiter(Displayed):
         self.consumer = consumer
         self.providers = list(providers)
         roster = Roster(tuple(p.offer for p in providers))
-        self.learner, self.aggregator = learner or learner_for(consumer.model), aggregator or Mean()
         sampler, payment = sampler or Adaptive(), payment or PricePerAccess()
+        if learner is None and aggregator is None and isinstance(engine, str) and engine in HERE:
+            learner = default_learner(consumer, self.providers, sampler)
+        self.learner, self.aggregator = learner or learner_for(consumer.model), aggregator or Mean()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         self._begins = self.learner.begin(consumer)

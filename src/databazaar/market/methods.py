@@ -58,7 +58,7 @@ class MarketMethod(Method):
             consumer,
             providers,
             self.sampler or theory_sampler(consumer, providers),
-            learner=self.learner,
+            learner=self.learner_in(consumer),
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,

@@ -71,6 +71,11 @@ class Provider(Displayed):
         elif isinstance(self.oracle, Oracle) and self.data is None:
             raise BazaarError(f"provider {self.id}: {type(self.oracle).__name__} needs data = (x, y)")
 
+    @property
+    def sells_rows(self) -> bool:
+        """Whether its rows are here, and nothing is said of how it updates a model."""
+        return self.data is not None and self.oracle == LocalSGD()
+
     def _facts(self) -> dict[str, str]:
         ours = isinstance(self.oracle, Oracle)
         facts = {

@@ -9,7 +9,14 @@ rows, g_i the gradient of its mean loss where the round began, and P how the opt
 
 and no more than a bounded utility can change. This is the first-order in-run Shapley value of the provider's rows (Wang
 et al., Data Shapley in One Training Run, ICLR 2025). ⟨g_i, P v⟩ is the derivative of provider i's loss along P v; one
-central difference gives it, with two forward passes of some of its rows and no gradient per provider.
+central difference gives it for all providers, with two forward passes of some of their rows and no gradient of theirs.
+
+The model is the average of the parameters w that the optimizer moves, over about the last tenth of all steps t:
+
+    m ← m + (w − m) · min(1, 10 / (9 + t)),
+
+polynomial-decay averaging (Shamir and Zhang, ICML 2013). In the middle of a run, while the rate is high, it is about as
+good as parameters after the rate has fallen: so the best model of a run hardly depends on how long the run is.
 
 Departures from the market's paper (Algorithm 1): there is no local training, line 10 is the optimizer's steps, and the
 gain is of first order. The derivative of a utility that has none (accuracy, AUC) is taken to be that of −loss.
@@ -18,26 +25,26 @@ gain is of first order. The derivative of a utility that has none (accuracy, AUC
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from databazaar.codes import Code
 from databazaar.engines.protocol import NO_UTILITY, out_of_memory, raised
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.models import Layout, caller
-from databazaar.learning.oracles import BETAS, EPSILON, Descent
+from databazaar.learning.oracles import BETAS, EPSILON
 from databazaar.learning.own_rows import OWN_ROWS, joined
 from databazaar.learning.parameter_exchange import StayingBuffers
 from databazaar.learning.task import Task
 from databazaar.learning.torch_state import seeded
 from databazaar.randomness import oracle_key, sample_order
+from databazaar.training.network import Network
 from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
 from databazaar.utilities.exp_loss import ExpLoss
@@ -47,18 +54,24 @@ if TYPE_CHECKING:
 
 Batch = tuple[Inputs, Tensor, Tensor]
 """Inputs, targets, and what each row weighs in the batch's loss."""
-FIRST, SECOND, STEPS = "learner.first", "learner.second", "learner.steps"
-"""The optimizer's state, by its names in a snapshot."""
+Party = tuple[Examples, int]
+"""Rows, and how often they count."""
+MOVING, FIRST, SECOND, STEPS = "learner.moving", "learner.first", "learner.second", "learner.steps"
+"""The parameters that the optimizer moves, and its state, by their names in a snapshot."""
+TAIL = 9.0
+"""The model is an average over about one in so many of all steps."""
 MOMENTUM = 0.9
 """Of sgd."""
 FLOOR = 0.02
 """The rate at the end of the budget, in parts of the highest."""
 PROBE = 0.01
 """How far a central difference looks: by so much the hold-out loss changes to first order."""
-SMALLEST = 16
-"""Rows of a step, where a round has too few for its least number of steps."""
-PIECE = 4096
-"""Rows that pass the model at once where no step is taken."""
+SMALLEST, PASSES = 16, 8
+"""Rows of a step, where a round has too few for its least number of steps; and how often it goes through them then."""
+JUDGED, GUIDING = 12, 16
+"""A gain is of one in so many rows of the access, and a round's direction of one row of the hold-out for so many of the
+round: so what the market asks beside the steps is a bounded part of a round's work."""
+FEWEST_GUIDING = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +83,7 @@ class InRunTraining(ParameterTraining):
     holdout: Examples
     own: Examples | None
     seed: int
+    rounds: int
     bounded: bool
     scales_by_utility: bool
 
@@ -87,20 +101,22 @@ class InRunTraining(ParameterTraining):
         scales_by_utility = isinstance(consumer.scoring, ExpLoss)
         holdout, bounded = _on(device, consumer.holdout), consumer.bounded
         shared = consumer, market.scorer, device
-        return cls(*shared, rule, task, holdout, own, market.seed, bounded, scales_by_utility)
+        return cls(*shared, rule, task, holdout, own, market.seed, market.rounds, bounded, scales_by_utility)
 
     def init(self, model: Model) -> Memory:
         params = vector_of(model)
-        nothing = params.new_zeros(self._trained)
+        nothing = params.new_zeros(self._network.trained)
         second = {SECOND: nothing.clone()} if self.rule.optimizer == "adam" else {}
-        return {FIRST: nothing, **second, STEPS: params.new_zeros(1)}
+        return {MOVING: params.clone(), FIRST: nothing, **second, STEPS: params.new_zeros(1)}
 
     def learn(self, lesson: Lesson) -> Learned:
         values, failures = self._values(lesson)
         learned = self._learned(lesson, values, failures)
         if learned is None:  # a step has left the numbers: some rows beyond those that were judged have no loss
             bad = {
-                i for i in values if not math.isfinite(self._mean_loss(vector_of(lesson.model), lesson.replies.rows[i]))
+                i
+                for i in values
+                if not math.isfinite(self._network.mean_loss(lesson.memory[MOVING], lesson.replies.rows[i]))
             }
             failures = {**failures, **dict.fromkeys(bad, NO_UTILITY)}
             values = {i: value for i, value in values.items() if i not in bad}
@@ -116,7 +132,7 @@ class InRunTraining(ParameterTraining):
         parties = [(lesson.replies.rows[i], draws.count(i)) for i in values]
         if parties and self.own is not None:
             parties.append((self._own_rows(lesson.round), 1))
-        batches = list(_dealt(parties, self.rule))
+        batches = list(self._batches(lesson.round, parties))
         rates = [self._rate(lesson, step) for step in range(len(batches))]
         total = sum(times * len(y) for (_, y), times in parties)
         gains = self._gains(lesson, values, sum(rates) / max(1, total))
@@ -125,6 +141,16 @@ class InRunTraining(ParameterTraining):
         if not (np.isfinite(scores.utility[0]) and bool(torch.isfinite(params).all())):
             return None
         return Learned(gains, failures, Parameters(params), memory, scores)
+
+    def _batches(self, round: int, parties: Sequence[Party]) -> Iterator[Batch]:
+        """One pass through the rows, or several where they are few for the least number of steps."""
+        rows = sum(len(y) for (_, y), _ in parties)
+        least = -(-self.rule.least_steps // self.rounds)
+        steps = max(-(-rows // self.rule.batch_size), min(least, rows // SMALLEST))
+        for number in range(min(PASSES, -(-least // steps)) if steps else 0):
+            key = oracle_key(self.seed, round, f"pass {number}")
+            dealt = [(_some(rows, len(rows[1]), key), times) for rows, times in parties] if number else parties
+            yield from _dealt(dealt, steps)
 
     def _gains(self, lesson: Lesson, values: Mapping[int, float], rate: float) -> dict[int, float | None]:
         """The gain of everybody asked, of whose rows each moves the model at this rate. A first-order value may be
@@ -144,41 +170,54 @@ class InRunTraining(ParameterTraining):
 
     def _own_rows(self, round: int) -> Examples:
         assert self.own is not None
-        x, y = self.own
-        places = sample_order(oracle_key(self.seed, round, OWN_ROWS), len(y), first=min(len(y), self.rule.rows))
-        at = torch.from_numpy(places).to(y.device)
-        return x[at], y[at]
+        return _some(self.own, self.rule.rows, oracle_key(self.seed, round, OWN_ROWS))
 
     def _values(self, lesson: Lesson) -> tuple[dict[int, float], dict[int, Code]]:
         """⟨g_i, P v⟩ of each provider that has answered, and why others' rows cannot be used."""
+        answered = {i: rows for i, rows in lesson.replies.rows.items() if i not in lesson.replies.failures}
+        judged = {i: self._judged(rows) for i, rows in answered.items()}
         way, reach = self._direction(lesson)
-        values, failures = dict[int, float](), dict(lesson.replies.failures)
-        params = vector_of(lesson.model)
-        ends = [params.clone(), params.clone()]
-        for end, sign in zip(ends, (1.0, -1.0), strict=True):
-            end[: self._trained] += sign * reach * way
-        for i, rows in lesson.replies.rows.items():
+        failures, found = dict(lesson.replies.failures), dict[int, Tensor]()
+        together = [judged] if judged else []
+        for tables in [*together, *({i: rows} for i, rows in judged.items())]:
+            if tables.keys() <= found.keys():
+                continue
             try:
-                judged = rows[0][: self.rule.judged], rows[1][: self.rule.judged]
-                ahead, back = (self._mean_loss(end, judged) for end in ends)
+                found |= self._slopes(lesson, way, reach, tables)
             except Exception as reason:
                 if out_of_memory(reason):
                     raise
-                failures[i] = raised(reason)
-                continue
-            if math.isfinite(ahead) and math.isfinite(back):
-                values[i] = (ahead - back) / (2 * reach) if reach else 0.0
-            else:
-                failures[i] = NO_UTILITY
-        return values, failures
+                if tables is not judged:
+                    failures |= dict.fromkeys(tables, raised(reason))
+        values = {i: float(slopes.double().mean()) for i, slopes in found.items()}
+        failures |= {i: NO_UTILITY for i, value in values.items() if not math.isfinite(value)}
+        return {i: value for i, value in values.items() if i not in failures}, failures
+
+    def _judged(self, rows: Examples) -> Examples:
+        most = max(self.rule.judged, len(rows[1]) // JUDGED)
+        return rows[0][:most], rows[1][:most]
+
+    def _slopes(self, lesson: Lesson, way: Tensor, reach: float, tables: Mapping[int, Examples]) -> dict[int, Tensor]:
+        """The derivative of each row's loss along P v, of all these tables at once."""
+        rows, params = joined(list(tables.values())), lesson.memory[MOVING]
+        losses = []
+        for sign in (1.0, -1.0):
+            end = params.clone()
+            end[: self._network.trained] += sign * reach * way
+            losses.append(self._network.row_losses(end, rows))
+        slopes = (losses[0] - losses[1]) / (2 * reach) if reach else (losses[0] - losses[1]) * 0.0
+        return dict(zip(tables, torch.split(slopes, [len(y) for _, y in tables.values()]), strict=True))
 
     def _direction(self, lesson: Lesson) -> tuple[Tensor, float]:
         """P v, and how far along it a central difference looks."""
-        params = vector_of(lesson.model)
-        leaf = params[: self._trained].detach().clone().requires_grad_()
-        total, (x, y) = torch.zeros_like(leaf), self.holdout
-        for at in range(0, len(y), PIECE):
-            loss = self._losses(leaf, params, (x[at : at + PIECE], y[at : at + PIECE])).sum() / len(y)
+        params = lesson.memory[MOVING]
+        leaf = params[: self._network.trained].detach().clone().requires_grad_()
+        guides, rows = self.holdout, sum(len(y) for _, y in lesson.replies.rows.values())
+        if len(guides[1]) > (most := max(FEWEST_GUIDING, rows // GUIDING)):
+            guides = _some(guides, most, oracle_key(self.seed, lesson.round, "direction"))
+        total = torch.zeros_like(leaf)
+        for piece in self._network.pieces(guides):
+            loss = self._network.losses(leaf, params, piece).sum() / len(guides[1])
             total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
         way = self._scaled(lesson.memory, total)
         slope = float(torch.dot(total, way))
@@ -192,78 +231,63 @@ class InRunTraining(ParameterTraining):
         scaled: Tensor = gradient / ((seen + gradient.square()).sqrt() + EPSILON)
         return scaled
 
-    @torch.no_grad()
-    def _mean_loss(self, params: Tensor, rows: Examples) -> float:
-        (x, y), trained = rows, params[: self._trained]
-        pieces = [slice(at, at + PIECE) for at in range(0, len(y), PIECE)]
-        sums = [self._losses(trained, params, (x[piece], y[piece])).double().sum() for piece in pieces]
-        return float(sum(sums, torch.zeros((), dtype=torch.float64, device=y.device))) / len(y)
-
-    def _losses(self, trained: Tensor, params: Tensor, rows: Examples) -> Tensor:
-        """Each row's loss, by the model as it predicts."""
-        self._model.eval()
-        return self._each(self._run(trained, params, rows[0], {}), rows[1])
-
-    def _each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        losses: Tensor = self.task.loss(outputs.to(torch.float32), targets)
-        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
-
     def _moved(self, lesson: Lesson, batches: Sequence[Batch], rates: Sequence[float]) -> tuple[Tensor, Memory]:
-        rule, model = self.rule, self._model.train()
-        params = vector_of(lesson.model).detach().clone()
-        trained = params[: self._trained]
-        memory = {name: kept.clone() for name, kept in lesson.memory.items()}
-        descend = Descent(rule.optimizer, 0.0 if rule.optimizer == "adam" else MOMENTUM, rule.weight_decay)
-        descend.remember("all", memory[FIRST], memory.get(SECOND), int(memory[STEPS]))
+        """The average of the parameters after a round, and what is remembered."""
+        memory, average = {name: kept.clone() for name, kept in lesson.memory.items()}, vector_of(lesson.model).clone()
+        params, taken = memory[MOVING], float(memory[STEPS])
+        leaf = params[: self._network.trained].detach().requires_grad_()  # its steps are written to params
+        optimizer, model = self._optimizer(leaf, memory), self._network.module.train()
         counters = {n: b.clone() for n, b in model.named_buffers() if not b.is_floating_point()}  # of this round alone
         staying = StayingBuffers(model)
         with seeded(oracle_key(self.seed, lesson.round, self.rule.kind)):  # for dropout
-            for (x, y, weights), rate in zip(batches, rates, strict=True):
-                leaf = trained.detach().requires_grad_()
-                with self.task.autocast(params.device):
-                    outputs = self._run(leaf, params, x, counters)
-                loss = (weights * self._each(outputs, y)).sum()
-                (gradient,) = torch.autograd.grad(loss, leaf, materialize_grads=True)
-                length = float(torch.linalg.vector_norm(gradient))
-                if length > rule.clip:
-                    gradient *= rule.clip / length
-                descend({"all": trained}, [gradient], rate)
+            for step, (batch, rate) in enumerate(zip(batches, rates, strict=True), 1):
+                optimizer.param_groups[0]["lr"] = rate
+                leaf.grad = self._gradient(leaf, params, batch, counters)
+                optimizer.step()
+                average.lerp_(params, min(1.0, (TAIL + 1) / (TAIL + taken + step)))
         staying.refuse_change()
-        memory[STEPS] = memory[STEPS] + len(batches)
-        return params, memory
+        memory[STEPS] = lesson.memory[STEPS] + len(batches)
+        return average, memory
 
-    def _run(self, trained: Tensor, params: Tensor, x: Inputs, counters: Mapping[str, Tensor]) -> Tensor:
-        """The model's outputs with these trained parameters, and with the buffers of `params`."""
-        layout, named = self._layout, self._layout.unflatten(params)
-        pieces = torch.split(trained, layout.sizes[: layout.trainable])
-        for name, piece, shape in zip(layout.names, pieces, layout.shapes, strict=False):
-            named[name] = piece.view(shape)
-        return self._call({**counters, **named}, x)
+    def _gradient(self, leaf: Tensor, params: Tensor, batch: Batch, counters: Mapping[str, Tensor]) -> Tensor:
+        """That of a batch's loss, no longer than the rule's `clip`; of a large batch, summed up in parts."""
+        x, y, weights = batch
+        total = torch.zeros_like(leaf)
+        for at in range(0, len(y), self.rule.at_once):
+            part = slice(at, at + self.rule.at_once)
+            with self.task.autocast(params.device):
+                outputs = self._network.run(leaf, params, x[part], counters)
+            loss = (weights[part] * self._network.each(outputs, y[part])).sum()
+            total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
+        return total.mul_((self.rule.clip / torch.linalg.vector_norm(total)).clamp(max=1.0))
 
-    @property
-    def _model(self) -> nn.Module:
-        assert self.task.model is not None
-        return self.task.model
+    def _optimizer(self, leaf: Tensor, memory: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+        """Torch's own, which goes on from what is remembered, and writes to it."""
+        fused = leaf.device.type in ("cpu", "cuda")
+        shared: dict[str, Any] = {"lr": self.rule.rate, "weight_decay": self.rule.weight_decay, "fused": fused}
+        if self.rule.optimizer == "sgd":
+            sgd = torch.optim.SGD([leaf], momentum=MOMENTUM, **shared)
+            sgd.state[leaf] = {"momentum_buffer": memory[FIRST]}
+            return sgd
+        adam = torch.optim.AdamW([leaf], betas=BETAS, eps=EPSILON, **shared)
+        adam.state[leaf] = {"step": memory[STEPS][0], "exp_avg": memory[FIRST], "exp_avg_sq": memory[SECOND]}
+        return adam
 
     @cached_property
-    def _call(self) -> Callable[[dict[str, Tensor], Inputs], Tensor]:
-        return caller(self._model)
-
-    @cached_property
-    def _layout(self) -> Layout:
-        return self.task.layout
-
-    @cached_property
-    def _trained(self) -> int:
-        """How many numbers of the vector are trained; the others are buffers."""
-        return sum(self._layout.sizes[: self._layout.trainable])
+    def _network(self) -> Network:
+        return Network(self.task, self.rule.at_once)
 
 
-def _dealt(parties: Sequence[tuple[Examples, int]], rule: InRun) -> Iterator[Batch]:
+def _some(rows: Examples, most: int, key: int) -> Examples:
+    """At most so many of these rows, in an order by the key."""
+    x, y = rows
+    places = torch.from_numpy(sample_order(key, len(y), first=min(most, len(y)))).to(y.device)
+    return x[places], y[places]
+
+
+def _dealt(parties: Sequence[Party], steps: int) -> Iterator[Batch]:
     """The rows of all parties as batches, each with its share of every party. The rows of a party that counts several
     times weigh so much more. Weights make the sum of a batch's losses their mean."""
-    rows = sum(len(y) for (_, y), _ in parties)
-    steps = max(-(-rows // rule.batch_size), min(rule.least_steps, rows // SMALLEST))
     for step in range(steps):
         cut = [slice(step * len(y) // steps, (step + 1) * len(y) // steps) for (_, y), _ in parties]
         pieces = [(x[part], y[part]) for ((x, y), _), part in zip(parties, cut, strict=True)]
