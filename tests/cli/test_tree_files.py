@@ -19,6 +19,8 @@ from databazaar.learning.trees.ensemble import Ensemble
 
 pytestmark = pytest.mark.usefixtures("no_figures_here")
 CLASSES = ("gold", "iron", "zinc")
+FEW_TREES = "[learner]\nrate = 0.4\n"
+"""A run grows as many trees as it needs at its rate, however few its rounds are."""
 
 
 def frame(rows: int, seed: int, task: str) -> pd.DataFrame:
@@ -39,7 +41,7 @@ def frame(rows: int, seed: int, task: str) -> pd.DataFrame:
 
 
 def tree_market(folder: Path, more: str = "", task: str = "classification") -> Path:
-    path = write_market(folder, "regression" if task == "regression" else "classification", budget='"40.00"')
+    path = write_market(folder, "regression" if task == "regression" else "classification", budget='"6.00"')
     for place, name in enumerate(("holdout", *PROVIDERS)):
         frame(200 if name == "holdout" else 150, place, task).to_csv(folder / f"{name}.csv", index=False)
     of_model, rest = (more, "") if not more.startswith("[") else ("", more)
@@ -50,7 +52,7 @@ def tree_market(folder: Path, more: str = "", task: str = "classification") -> P
 
 @pytest.mark.parametrize("task", ["classification", "classes", "regression"])
 def test_from_check_to_lightgbm(task: str, tmp_path: Path) -> None:
-    market = tree_market(tmp_path / "market", task=task)
+    market = tree_market(tmp_path / "market", FEW_TREES, task)
     checked = bazaar("check", market)
     assert checked.code == 0 and "for a model of 6 features" in checked.out, checked
     assert bazaar("quote", market).code == 0
@@ -87,7 +89,7 @@ def test_from_check_to_lightgbm(task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", ["classification", "classes", "regression"])
 def test_a_blend_is_bought_and_used(task: str, tmp_path: Path) -> None:
-    market = tree_market(tmp_path / "market", task=task)
+    market = tree_market(tmp_path / "market", FEW_TREES, task)
     edit(market, 'kind = "trees"', 'kind = "auto"')
     assert [bazaar(*args).code for args in (("check", market), ("quote", market))] == [0, 0]
     runs = [tmp_path / "run", tmp_path / "again"]

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from databazaar import Arbiter, Consumer, Defence, Provider
-from databazaar.learners import InRun
+from databazaar.learners import Boosting, InRun
 from databazaar.market.inspection.rows import NEARER, RowInspection, Space, copies
 from databazaar.market.run import Progress
 from databazaar.runs.report import Report
 
 Rows = tuple[NDArray[np.float32], NDArray[np.int64]]
 STANDARD = Defence.named("standard").of_rows()
+SMALL = Boosting(rate=0.3, leaves=8)
+"""Few trees, of one size: three are tried where none is given."""
 
 
 def rows(seed: int, count: int, features: int = 8) -> Rows:
@@ -39,8 +41,8 @@ def jittered(given: Rows, by: float, seed: int = 0) -> Rows:
 def played(providers: Mapping[str, Rows], model: str = "trees", budget: int = 200, **more: Any) -> Report:
     consumer = Consumer(model, holdout=rows(1000, 400), train=rows(1001, 300), budget=budget, per_round=4)
     sellers = [Provider(name, table) for name, table in providers.items()]
-    learner = None if model == "trees" else InRun()
-    return Arbiter(consumer, sellers, learner=learner, defence="standard", **more).run()
+    given = {"learner": SMALL if model == "trees" else InRun(), "defence": "standard", **more}
+    return Arbiter(consumer, sellers, **given).run()
 
 
 def honest(count: int = 6) -> dict[str, Rows]:
@@ -122,7 +124,8 @@ def test_honest_markets_have_no_verdict_but_clearance(kind: str) -> None:
 
     people = rng.normal(size=(50, 4))
     consumer = Consumer("trees", holdout=table(1000, 400), train=table(1001, 300), budget=160, per_round=4)
-    report = Arbiter(consumer, [Provider(f"p{i}", table(i, 400)) for i in range(6)], defence="standard").run()
+    providers = [Provider(f"p{i}", table(i, 400)) for i in range(6)]
+    report = Arbiter(consumer, providers, learner=SMALL, defence="standard").run()
     assert report.defended is not None
     assert {one.what for one in report.defended.rulings} <= {"cleared"}
     assert sum(one.pay for one in report.payouts) == 160
@@ -138,7 +141,7 @@ def test_rows_that_do_harm_are_not_paid_beyond_the_floor() -> None:
     """Labels that are wrong in nine of ten rows."""
     x, y = rows(60, 400)
     wrong = np.where(np.random.default_rng(0).random(400) < 0.9, 1 - y, y)
-    report = played({**honest(), "wrong": (x, wrong)}, budget=600, patience=100)
+    report = played({**honest(), "wrong": (x, wrong)}, budget=600, patience=100, learner=None)
     assert report.defended is not None
     by = {one.provider: one for one in report.payouts}
     assert by["wrong"].pay <= 0.02 * sum(one.pay for one in report.payouts)
@@ -158,7 +161,7 @@ def test_a_run_that_was_stopped_measures_the_same(after: int, known: bool, tmp_p
             raise KeyboardInterrupt
 
     def market() -> Arbiter:
-        return Arbiter(consumer, providers, defence="standard")
+        return Arbiter(consumer, providers, learner=SMALL, defence="standard")
 
     with pytest.raises(KeyboardInterrupt):
         market().run(tmp_path / "stopped", tell=stop)
