@@ -22,10 +22,10 @@ That is only faster: the numbers are the same to the bit, because they are added
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -226,11 +226,12 @@ class BoostingTraining:
 
     def rounds_alone(self, begun: Ensemble, train: Examples, judge: Examples) -> int:
         """How many trees of the training rows judge the others best."""
-        (x, y), ensemble = _table(judge), begun
+        x, y = _table(judge)
         binned, found, best = begun.bins.apply(x), 0, np.inf
-        for number in range(1, MOST_ALONE + 1):
-            ensemble = self.alone(ensemble, train, 1)
-            loss = float(ensemble.objective.loss(ensemble.scores(binned), y).mean())
+        scores = begun.scores(binned)
+        for number, ensemble in enumerate(islice(self._growing_alone(begun, train), 1, MOST_ALONE + 1), 1):
+            ensemble.add_to(scores, binned, len(ensemble.rounds) - 1)
+            loss = float(ensemble.objective.loss(scores, y).mean())
             if loss < best:
                 best, found = loss, number
             if number - found >= PATIENCE:
@@ -239,15 +240,20 @@ class BoostingTraining:
 
     def alone(self, ensemble: Ensemble, rows: Examples, rounds: int) -> Ensemble:
         """With so many rounds more, of these rows."""
+        return next(islice(self._growing_alone(ensemble, rows), rounds, None))
+
+    def _growing_alone(self, ensemble: Ensemble, rows: Examples) -> Iterator[Ensemble]:
+        """With no round more of these rows, with one, and so on."""
+        yield ensemble
         x, y = _table(rows)
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
-        for _ in range(rounds):
+        while True:
             rows_alone = _Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)])
             grown = self._trees(ensemble, rows_alone, self.rule.leaves or USUAL)
             ensemble = ensemble.appended([each.tree for each in grown])
             ensemble.add_to(scores, binned, len(ensemble.rounds) - 1)
-        return ensemble
+            yield ensemble
 
     def _rows(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> _Rows:
         """The rows of a round; the last party is the buyer, where it has training rows."""
