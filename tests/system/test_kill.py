@@ -24,7 +24,7 @@ from databazaar.runs.folder import RunFolder
 from processes import BAZAAR, Forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
-ROUNDS = 40
+ROUNDS = 24
 Moment = Callable[[], bool]
 
 
@@ -169,7 +169,7 @@ def test_killed_at_random_moments_and_resumed(commands: Commands, whole: Path) -
         log = run / "ledger.sqlite-wal"
         finished = False
         while not finished:
-            moment = rng.choice([after(rng.uniform(0.0, 1.0)), when_written(log, rng.randint(1, 20))])
+            moment = rng.choice([after(rng.uniform(0.0, 0.6)), when_written(log, rng.randint(1, 14))])
             finished = not commands.stopped(moment, *begin_or_resume(run))
             kills += not finished
             if run.exists():
@@ -216,7 +216,7 @@ def test_killed_before_the_first_entry(commands: Commands, whole: Path) -> None:
 
 def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     """In the run, while what it was worth is judged, and while the report is written."""
-    commands.run("demo", "--budget", "60", "--out", "demo", "--quiet")
+    commands.run("demo", "--budget", "30", "--out", "demo", "--quiet")
     run = commands.cwd / "demo-killed"
     moments: list[Callable[[], Moment]] = [
         lambda: when_there(run),
@@ -226,7 +226,7 @@ def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     ]
     kills = 0
     for moment in moments:
-        args = ("run", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
+        args = ("run", run.name) if run.exists() else ("demo", "--budget", "30", "--out", run.name)
         kills += commands.stopped(moment(), *args, "--quiet")
     assert kills >= 2
     (run / "worth.json").unlink(missing_ok=True)
@@ -241,7 +241,7 @@ MLP = 'kind = "mlp"\nhidden = [16]'
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "more"), [("in-run", MLP, '[learner]\nkind = "in-run"\n'), ("trees", 'kind = "trees"', "")]
+    ("name", "model", "more"), [("in-run", MLP, '[learner]\nkind = "in-run"\n'), ("trees", 'kind = "trees"', "[learner]\nrate = 0.4\n")]
 )
 def test_a_killed_market_goes_on_with_its_learner(
     name: str, model: str, more: str, commands: Commands, whole: Path
@@ -288,7 +288,7 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
 ) -> None:
     """By `kill -9` in some round, and once more while it closes; the tables are gone by then."""
     runs = [commands.cwd / f"closed-{number}" for number in range(3)]
-    for run, commits in zip(runs, (6, 12, 20), strict=True):
+    for run, commits in zip(runs, (4, 8, 12), strict=True):
         assert commands.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
     request.getfixturevalue("without_tables")
     for run, moment in zip(runs, (after(0), when_there(runs[1] / "model/model.safetensors"), after(60)), strict=True):
