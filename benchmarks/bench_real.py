@@ -53,7 +53,8 @@ def flight_market(by: Callable[[pd.DataFrame], pd.Series], dirty: int = 0) -> Ca
         rng = np.random.default_rng(seed)
         frame = every.iloc[rng.permutation(len(every))[:FLIGHTS]].reset_index(drop=True)
         own, test, rest = np.split(frame.index, [OWN_ROWS, OWN_ROWS + TEST_ROWS])
-        groups = {str(name): group for name, group in frame.loc[rest].groupby(by(frame.loc[rest]))}
+        sold = frame.loc[rest]
+        groups = {str(name): group for name, group in sold.groupby(by(sold))}
         wrong = tuple(rng.choice(sorted(groups), dirty, replace=False).tolist())
         for name in wrong:
             groups[name] = with_wrong_labels(groups[name], "late", ["no", "yes"], 0.5, rng)

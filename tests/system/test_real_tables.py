@@ -10,16 +10,20 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bench_real import one_market, pays_of, toy_market
+from real_tables import Tables
 
 SEEDS = range(3)
-HALF = partial(load_digits, n_class=5)
-"""A tree for each digit costs the time."""
-make = toy_market(load_digits, own=300, test=500, providers=9, dirty=True)
+FIVE = partial(load_digits, n_class=5)
+"""Half of the digits: each has trees of its own, which take their time."""
+
+
+def digits(own: int, seed: int) -> Tables:
+    return toy_market(FIVE, own=own, test=200, providers=9, dirty=True)(seed)
 
 
 @pytest.mark.slow
 def test_the_market_beats_uniform_buying_and_everything_pooled() -> None:
-    found = np.array([one_market(make(seed), seed) for seed in SEEDS])
+    found = np.array([one_market(digits(75, seed), seed) for seed in SEEDS])
     market, _, own, pooled, uniform, accuracy, *_ = found.T
     assert (market < 0.6 * pooled).all()
     assert market.mean() < uniform.mean()
@@ -29,7 +33,6 @@ def test_the_market_beats_uniform_buying_and_everything_pooled() -> None:
 
 @pytest.mark.slow
 def test_pay_follows_quality_and_not_the_seed(tmp_path: Path) -> None:
-    tables = toy_market(HALF, own=150, test=200, providers=9, dirty=True)(0)
-    pay = pays_of(tables.write(tmp_path), len(SEEDS))
+    pay = pays_of(digits(150, 0).write(tmp_path), len(SEEDS))
     assert np.corrcoef(pay)[np.triu_indices(len(pay), 1)].min() > 0.8
     assert (pay[:, :3].sum(1) > 3 * pay[:, -3:].sum(1)).all(), "labels are 0 to 22 % and 68 to 90 % wrong"
