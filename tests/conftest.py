@@ -20,6 +20,7 @@ from affected import affected
 from browsing import close_browser
 from databazaar.aggregators import AGGREGATORS
 from databazaar.federation import pki
+from databazaar.market import purchase
 from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
@@ -44,6 +45,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("databazaar")
+purchase.SINGLES = 1  # core/test_purchase.py tries three, as is shipped; they take most of the time of a small run
 pki.KEY_BITS = 2048  # the fewest that we take; those of the shipped size take ten times as long to make
 # The tree of commands is made once, not for each of the thousand that the tests give in one process.
 typer.main.get_command = functools.cache(typer.main.get_command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.ledger.chain import Entry
+from databazaar.market import purchase
 from databazaar.market.loop import play
 from databazaar.market.purchase import NOTHING_BETTER, alternative
 from databazaar.runs.folder import RunFolder
@@ -49,6 +50,14 @@ def market(seed: int = 0, *, train: bool = True, **more: Any) -> tuple[Consumer,
         rows["train"] = rows_of(rng, 20)
     providers = [Provider(f"p{i}", data=rows_of(rng, 100, flip)) for i, flip in enumerate((0.0, 0.4, 1.0))]
     return Consumer(**settings, **rows), providers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_singles() -> Iterator[None]:
+    """Elsewhere in the tests one provider is tried alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(purchase, "SINGLES", 3)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import json
 import os
+import secrets
 import select
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import forkserver
@@ -26,34 +29,64 @@ PATIENCE = 300.0
 """Seconds after which a command will not end any more, also on a busy machine."""
 
 
-class Zygote:
-    """The process that has everything imported and forks others."""
+SHARED = Path(os.environ.setdefault("TESTS_ZYGOTE", f"{tempfile.gettempdir()}/zygote-{secrets.token_hex(8)}"))
+"""Where the one of a run of the tests listens: pytest's workers inherit it from the process that starts them."""
 
-    def __init__(self, *command: str | Path, env: dict[str, str] | None = None) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, *(command or (zygote.__file__,)), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **ENVIRONMENT, **(env or {})},
-            )
+
+class Zygote:
+    """The process that has everything imported and forks others: the one that listens at an address, or a new one."""
+
+    def __init__(self, *command: str | Path, env: dict[str, str] | None = None, address: Path | None = None) -> None:
+        self._address = address or SHARED.with_suffix(f".{secrets.token_hex(8)}")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._control.connect(str(self._address))
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._start(command or (zygote.__file__,), env or {})
         assert self._control.recv(16) == b"ready", "the zygote did not start"
+
+    def _start(self, command: Sequence[str | Path], env: dict[str, str]) -> None:
+        """It is listened before there is an address, so that others can connect while it loads; one of them is first."""
+        self._address.unlink(missing_ok=True)
+        draft = Path(f"{self._address}.{os.getpid()}")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(draft))
+            listener.listen()
+            first = False
+            with contextlib.suppress(FileExistsError):
+                self._address.hardlink_to(draft)
+                first = True
+            draft.unlink()
+            self._control.connect(str(self._address))
+            if first:
+                self._process = subprocess.Popen(
+                    [sys.executable, *command, str(listener.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[listener.fileno()],
+                    env={**os.environ, **ENVIRONMENT, **env},
+                )
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> None:
         socket.send_fds(self._control, [json.dumps(request).encode()], list(files))
 
     def close(self) -> None:
+        """It ends when nobody is connected any more."""
         self._control.close()
-        self._process.wait(60)
+        if self._process:
+            self._address.unlink(missing_ok=True)
+            try:
+                self._process.wait(0 if self._address == SHARED else 60)
+            except subprocess.TimeoutExpired:
+                self._process.returncode = 0  # others are connected: it is theirs now
 
 
 @functools.cache
 def shared_zygote() -> Zygote:
-    """The one of this test process, started when it is first wanted."""
-    started = Zygote()
-    atexit.register(started.close)
-    return started
+    """The one of this run of the tests, started by whichever worker wants it first."""
+    joined = Zygote(address=SHARED)
+    atexit.register(joined.close)
+    return joined
 
 
 class Forked(subprocess.Popen[Any]):

@@ -2,7 +2,8 @@
 
 Requests come as packets of JSON on a socket, each with four files: standard input, output and error of the new process,
 and a channel. The channel tells the id of the process and, once that has ended, its exit code (minus the signal that
-killed it); signals for the process are read from it. `processes.Forked` is the other end.
+killed it); signals for the process are read from it. `processes.Forked` is the other end. Several processes of tests may
+be connected, and the last of them that goes ends it.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ EVERY_WARNING = ("error", None, Warning, None, 0)
 """The filter that PYTHONWARNINGS=error stands for; the zygote itself is started so."""
 
 
-def serve(control: socket.socket, prepare: Callable[[Request], None] = lambda request: None) -> None:
-    """Forks a process for each request until the other end is closed. `prepare` is called in each, before it runs."""
+def serve(listener: socket.socket, prepare: Callable[[Request], None] = lambda request: None) -> None:
+    """Forks a process for each request until nobody is connected any more. `prepare` is called in each, before it runs."""
+    controls = [listener.accept()[0]]
     channels: dict[int, socket.socket] = {}
     woken, wake = os.pipe()
     for end in (woken, wake):
@@ -67,9 +69,9 @@ def serve(control: socket.socket, prepare: Callable[[Request], None] = lambda re
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control.send(b"ready")
-    while True:
-        watched: list[Any] = [control, woken, *channels.values()]
+    controls[0].send(b"ready")
+    while controls:
+        watched: list[Any] = [listener, *controls, woken, *channels.values()]
         readable = select.select(watched, [], [])[0]
         if woken in readable:
             os.read(woken, 4096)
@@ -81,14 +83,19 @@ def serve(control: socket.socket, prepare: Callable[[Request], None] = lambda re
                 with contextlib.suppress(OSError):
                     channel.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
                 channels.pop(pid).close()
-        if control in readable:
+        if listener in readable:
+            controls.append(listener.accept()[0])
+            controls[-1].send(b"ready")
+        for control in [one for one in controls if one in readable]:
             packet, files, _, _ = socket.recv_fds(control, 2**20, 4)
             if not packet:
-                break
+                controls.remove(control)
+                control.close()
+                continue
             channel = socket.socket(fileno=files.pop())
             pid = os.fork()
             if pid == 0:
-                for other in (control, channel, *channels.values()):
+                for other in (listener, *controls, channel, *channels.values()):
                     other.close()
                 _live(json.loads(packet), files, prepare)
             channels[pid] = channel
@@ -97,7 +104,7 @@ def serve(control: socket.socket, prepare: Callable[[Request], None] = lambda re
                 os.close(file)
     for pid in channels:
         os.kill(pid, signal.SIGKILL)
-    control.close()
+    listener.close()
 
 
 def _pass_on(channel: socket.socket, pid: int) -> bool:
@@ -274,6 +281,7 @@ def load() -> None:
     for name in LOADED:
         importlib.import_module(name)
     sys.modules["torch"].set_num_threads(1)
+    sys.modules["databazaar.market.purchase"].SINGLES = 1  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ if __name__ == "__main__":
         setattr(style, file, from_memory(getattr(style, file)))
     sql.PATIENCE = 3
     snapshot_files.LARGE = 1 if sys.argv[2] == "large" else snapshot_files.LARGE
-    control = socket.socket(fileno=int(sys.argv[3]))
+    listener = socket.socket(fileno=int(sys.argv[3]))
     zygote.load()
     warm(sys.argv[1])
-    zygote.serve(control, arm)
+    zygote.serve(listener, arm)
