@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from affected import affected
 from browsing import close_browser
+from compiled import compile_for_workers
 from databazaar.aggregators import AGGREGATORS
 from databazaar.federation import pki
 from databazaar.market import purchase
@@ -72,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """As plugins they are asked about every folder, not about this one alone."""
     config.pluginmanager.register(OnlyExamples())
     config.pluginmanager.register(Tiers())
+    compile_for_workers(config)
 
 
 def pytest_collection_finish() -> None:

@@ -241,7 +241,8 @@ MLP = 'kind = "mlp"\nhidden = [16]'
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "more"), [("in-run", MLP, '[learner]\nkind = "in-run"\n'), ("trees", 'kind = "trees"', "[learner]\nrate = 0.4\n")]
+    ("name", "model", "more"),
+    [("in-run", MLP, '[learner]\nkind = "in-run"\n'), ("trees", 'kind = "trees"', "[learner]\nrate = 0.4\n")],
 )
 def test_a_killed_market_goes_on_with_its_learner(
     name: str, model: str, more: str, commands: Commands, whole: Path
