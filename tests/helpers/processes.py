@@ -47,7 +47,7 @@ class Zygote:
         assert self._control.recv(16) == b"ready", "the zygote did not start"
 
     def _start(self, command: Sequence[str | Path], env: dict[str, str]) -> None:
-        """It is listened before there is an address, so that others can connect while it loads; one of them is first."""
+        """Listens before the address is there: others may connect while it loads, and only one of them starts it."""
         self._address.unlink(missing_ok=True)
         draft = Path(f"{self._address}.{os.getpid()}")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -2,8 +2,8 @@
 
 Requests come as packets of JSON on a socket, each with four files: standard input, output and error of the new process,
 and a channel. The channel tells the id of the process and, once that has ended, its exit code (minus the signal that
-killed it); signals for the process are read from it. `processes.Forked` is the other end. Several processes of tests may
-be connected, and the last of them that goes ends it.
+killed it); signals for the process are read from it. `processes.Forked` is the other end. Several workers of the tests
+may be connected, and the zygote ends when none is any more.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EVERY_WARNING = ("error", None, Warning, None, 0)
 
 
 def serve(listener: socket.socket, prepare: Callable[[Request], None] = lambda request: None) -> None:
-    """Forks a process for each request until nobody is connected any more. `prepare` is called in each, before it runs."""
+    """Forks a process for each request until nobody is connected. `prepare` is called in each, before it runs."""
     controls = [listener.accept()[0]]
     channels: dict[int, socket.socket] = {}
     woken, wake = os.pipe()
