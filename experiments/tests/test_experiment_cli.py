@@ -25,6 +25,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     return folder, done
 
 
+@pytest.mark.slow
 def test_the_quick_run_from_end_to_end(quick: tuple[Path, Outcome]) -> None:
     folder, first = quick
     assert "What came out" in first.out and "page: here/index.html" in first.out

@@ -138,6 +138,7 @@ def running_head(workers: int) -> Iterator[Head]:
         "port": 0,
         "node-ip-address": "127.0.0.1",
         "include-dashboard": "false",
+        "include-log-monitor": "false",
         "dashboard-agent-listen-port": 0,
         "ray-client-server-port": port,
         "min-worker-port": 0,

@@ -280,8 +280,9 @@ def _have_forkserver() -> None:
 def load() -> None:
     for name in LOADED:
         importlib.import_module(name)
-    sys.modules["torch"].set_num_threads(1)
-    sys.modules["databazaar.market.purchase"].SINGLES = 1  # type: ignore[attr-defined]
+    loaded: Any = sys.modules
+    loaded["torch"].set_num_threads(1)
+    loaded["databazaar.market.purchase"].SINGLES = 1  # as in the tests' own process: see tests/conftest.py
 
 
 if __name__ == "__main__":
