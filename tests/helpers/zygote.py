@@ -48,6 +48,7 @@ LOADED = (
     "databazaar.service.notary.responder",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
+    "numba",
     "pandas",
     "pyarrow.parquet",
     "safetensors.numpy",
