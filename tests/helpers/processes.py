@@ -42,13 +42,14 @@ class Zygote:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._control.connect(str(self._address))
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, ConnectionRefusedError) as nobody:
+            if isinstance(nobody, ConnectionRefusedError):
+                self._address.unlink(missing_ok=True)  # who listened there has died
             self._start(command or (zygote.__file__,), env or {})
         assert self._control.recv(16) == b"ready", "the zygote did not start"
 
     def _start(self, command: Sequence[str | Path], env: dict[str, str]) -> None:
         """Listens before the address is there: others may connect while it loads, and only one of them starts it."""
-        self._address.unlink(missing_ok=True)
         draft = Path(f"{self._address}.{os.getpid()}")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(str(draft))
