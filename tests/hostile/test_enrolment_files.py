@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typer.testing import CliRunner
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
 from databazaar.federation import enrolment, pki, renewal, revocations, server
+from processes import Forked
 from two_banks import two_banks
 
 
@@ -230,9 +230,7 @@ def test_a_passphrase_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
     """Twice for a new one, and never shown."""
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "databazaar", "federation", "init", "market", "--ca", "stick", "--passphrase"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
+    process = Forked(command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     shown = b""
     for question in (b"passphrase of the authority's key: ", b"Repeat for confirmation: "):
