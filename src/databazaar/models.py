@@ -23,7 +23,7 @@ MOST_LAYERS, WIDEST = 100, 10**7
 
 class Flat:
     """A model that takes rows as they are. `hidden` are the sizes of its hidden layers, and a subclass says in `tasks`
-    what it is for, and in `learner` who trains it where nobody is named."""
+    what it is for, and in `learner` who trains it where rows are here and nobody is named."""
 
     hidden: tuple[int, ...] = ()
     learner: ClassVar[str] = "averaging"
@@ -57,6 +57,7 @@ class MLP(Flat):
         (32,), "sizes of the hidden layers, such as [32]", at_least=1, at_most=WIDEST, entries=(1, MOST_LAYERS)
     )
     kind: ClassVar[str] = "mlp"
+    learner: ClassVar[str] = "in-run"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class CNN:
         without="a square of one channel",
     )
     kind: ClassVar[str] = "cnn"
-    learner: ClassVar[str] = "averaging"
+    learner: ClassVar[str] = "in-run"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
     hidden: ClassVar[tuple[int, ...]] = ()
 

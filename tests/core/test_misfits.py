@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Report
 from databazaar.engines import Ask, LoopEngine, VectorizedEngine
-from databazaar.learners import Averaging
+from databazaar.learners import Averaging, InRun
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, per_sample, squared_error
 
 RNG = np.random.default_rng(0)
@@ -199,6 +199,6 @@ def test_inputs_that_do_not_fit_fail_as_replies_and_the_others_are_bought_from()
     providers = [Provider("wide", (np.zeros((9, 7)), np.arange(9) % 2)), Provider("fine", (x, y))]
     with pytest.warns(UserWarning, match="another shape"):
         updates = Arbiter(consumer, providers, learner=Averaging()).run()
-    for report in (updates, Arbiter(consumer, providers).run()):
+    for report in (updates, Arbiter(consumer, providers, learner=InRun()).run()):
         wide, fine = report.payouts
         assert (wide.pay, fine.failures) == (0, 0) and wide.failures and fine.pay

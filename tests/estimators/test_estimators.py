@@ -62,7 +62,7 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytes
 
 def test_a_defence_is_that_of_the_market_and_no_matter_where_nobody_sells() -> None:
     x, y, sellers = market()
-    for defence, rules in (("strict", Defence.named("strict").of_rows().settings()), (None, None)):
+    for defence, rules in (("strict", Defence.named("strict").settings()), (None, None)):
         report = clone(MarketClassifier(**SMALL, defence=defence)).fit(x, y, providers=sellers).report_
         assert report is not None and report.rules.get("defence") == rules
     plain, strict = (MarketClassifier(**SMALL, defence=one).fit(x, y).predict_proba(x) for one in (None, "strict"))

@@ -258,8 +258,9 @@ def _instead(model: str) -> str:
 
 
 def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with the learner that trains the model, where none is named: its own, or in-run where rows are here,
-    nothing is said of updates, and the sampler is not the paper's (`learners.default_learner`)."""
+    """The settings with the learner that trains the model, where none is named: its own; but averaging in place of
+    in-run where rows are elsewhere, something is said of updates, or the sampler is the paper's
+    (`learners.default_learner`)."""
     chosen = {name: settings.get(name, {}) for name in ("model", "learner", "engine", "sampler")}
     if not all(isinstance(section, Mapping) for section in chosen.values()):
         return settings
@@ -267,9 +268,8 @@ def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if "kind" in chosen["learner"] or model not in MODELS.kinds():
         return settings
     own, here = _learner_of(model), chosen["engine"].get("kind") in (None, *HERE)
-    updates = any(section in settings for section in OF_AVERAGING) or sampler == "osmd"
-    in_run = own == "averaging" and here and not updates
-    return {**settings, "learner": {"kind": "in-run" if in_run else own, **chosen["learner"]}}
+    updates = not here or any(section in settings for section in OF_AVERAGING) or sampler == "osmd"
+    return {**settings, "learner": {"kind": "averaging" if own == "in-run" and updates else own, **chosen["learner"]}}
 
 
 def too_much_kept(*shares: float) -> str | None:

@@ -32,14 +32,14 @@ class InRun:
     )
     judged: int = setting(
         32,
-        "the rows of a provider that its gain is of; one in 12 where that is more",
+        "the fewest rows of a provider that its gain is of in a large model; in a small one it is of all",
         at_least=1,
         at_most=MOST,
         in_files=False,
     )
     rate: float = setting(2e-3, "the optimizer's learning rate at its highest", above=0)
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam is AdamW; sgd has momentum 0.9", in_files=False)
-    weight_decay: float = setting(0.1, "as torch.optim.AdamW and SGD have it; 0 is none", at_least=0, in_files=False)
+    weight_decay: float = setting(0.01, "as torch.optim.AdamW and SGD have it; 0 is none", at_least=0, in_files=False)
     warm_up: int = setting(20, "the steps over which the rate rises", at_least=0, at_most=MOST, in_files=False)
     clip: float = setting(1.0, "the largest norm of a step's gradient", above=0, in_files=False)
     kind: ClassVar[str] = "in-run"

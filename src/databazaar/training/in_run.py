@@ -42,7 +42,7 @@ from databazaar.learning.oracles import BETAS, EPSILON
 from databazaar.learning.own_rows import OWN_ROWS, joined
 from databazaar.learning.parameter_exchange import StayingBuffers
 from databazaar.learning.task import Task
-from databazaar.learning.torch_state import seeded
+from databazaar.learning.torch_state import SMALL_MODEL, seeded
 from databazaar.randomness import oracle_key, sample_order
 from databazaar.training.network import Network
 from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
@@ -69,8 +69,8 @@ PROBE = 0.01
 SMALLEST, PASSES = 16, 8
 """Rows of a step, where a round has too few for its least number of steps; and how often it goes through them then."""
 JUDGED, GUIDING = 12, 16
-"""A gain is of one in so many rows of the access, and a round's direction of one row of the hold-out for so many of the
-round: so what the market asks beside the steps is a bounded part of a round's work."""
+"""Of a large model a gain is of one in so many rows of the access, and a round's direction of one row of the hold-out
+for so many of the round: so what the market asks beside the steps is a bounded part of a round's work."""
 FEWEST_GUIDING = 256
 
 
@@ -194,8 +194,13 @@ class InRunTraining(ParameterTraining):
         return {i: value for i, value in values.items() if i not in failures}, failures
 
     def _judged(self, rows: Examples) -> Examples:
-        most = max(self.rule.judged, len(rows[1]) // JUDGED)
+        most = len(rows[1]) if self._is_small else max(self.rule.judged, len(rows[1]) // JUDGED)
         return rows[0][:most], rows[1][:most]
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether passing rows through the model takes less time than all else: then all of them are looked at."""
+        return self._network.trained < SMALL_MODEL
 
     def _slopes(self, lesson: Lesson, way: Tensor, reach: float, tables: Mapping[int, Examples]) -> dict[int, Tensor]:
         """The derivative of each row's loss along P v, of all these tables at once."""
@@ -213,7 +218,7 @@ class InRunTraining(ParameterTraining):
         params = lesson.memory[MOVING]
         leaf = params[: self._network.trained].detach().clone().requires_grad_()
         guides, rows = self.holdout, sum(len(y) for _, y in lesson.replies.rows.values())
-        if len(guides[1]) > (most := max(FEWEST_GUIDING, rows // GUIDING)):
+        if not self._is_small and len(guides[1]) > (most := max(FEWEST_GUIDING, rows // GUIDING)):
             guides = _some(guides, most, oracle_key(self.seed, lesson.round, "direction"))
         total = torch.zeros_like(leaf)
         for piece in self._network.pieces(guides):
