@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databazaar.errors import BazaarError
+from databazaar.learning.asked_rows import rows_asked
 from databazaar.registry import MarketFacts, MissingRuleError, NotReadYetError, Registry
 from databazaar.settings import (
     Faults,
@@ -150,6 +151,12 @@ def oracle_settings(market: MarketFile) -> dict[str, Any]:
     from databazaar.oracles import LocalSGD
 
     return {**plain(LocalSGD()), **market.oracle.plain()}
+
+
+def asked_of(market: MarketFile, classes: int = 1) -> dict[str, Any]:
+    """What an access asks of a provider, as contracts hold it: the oracle, or rows where the learner trains on them."""
+    learner = market.built("learner")
+    return oracle_settings(market) if learner.rows is None else rows_asked(learner.rows, learner.passes * classes)
 
 
 def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment:

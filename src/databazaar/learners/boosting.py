@@ -42,6 +42,11 @@ class Boosting:
     example: ClassVar[str] = "trees"
     models: ClassVar[tuple[str, ...]] = ("trees",)
 
+    @property
+    def passes(self) -> int:
+        """One for each tree; the first is tried in three sizes."""
+        return self.trees + 2
+
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")
 

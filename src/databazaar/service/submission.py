@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from databazaar.codes import Code
-from databazaar.config.chosen_rules import oracle_settings
+from databazaar.config.chosen_rules import asked_of
 from databazaar.config.market_file import MarketFile
 from databazaar.config.sections import DataSettings
 from databazaar.data.schema_message import SchemaMessage
@@ -70,10 +70,12 @@ MOST_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a hold-out gives: the feature columns that every table must have, and the schema as JSON."""
+    """What a hold-out gives: the feature columns that every table must have, the schema as JSON, and how many outputs a
+    model of it has: one for each class."""
 
     columns: list[str]
     schema: dict[str, Any]
+    outputs: int
 
 
 def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, Fitted | None]:
@@ -86,6 +88,7 @@ def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, 
     fitted = _fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
     if fitted is None:
         return market, None
+    market.refuse_out_of_bounds(settings.most_visits, fitted.outputs)
     wanted = [*fitted.columns, data.target]
     for seller in market.sellers:
         there = {column["name"] for column in seller.version.columns}
@@ -119,7 +122,7 @@ def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
     if table.digest != digest:
         raise BazaarError(f"{path}: the file is not what was uploaded any more: upload it again")
     schema = fit_schema(data, table)
-    return {"columns": list(schema.columns), "schema": schema.to_dict()}
+    return {"columns": list(schema.columns), "schema": schema.to_dict(), "outputs": schema.outputs}
 
 
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
@@ -157,8 +160,10 @@ def _needs_of(settings: Settings, job: Job, market: MarketFile, fitted: Fitted |
         columns = fitted.columns
         if market.engine.kind == "federated":
             fingerprint = _keep_schema(settings, job, fitted.schema)
-    kind, oracle, defence = market.model.kind, oracle_settings(market), market.defence.kind
-    return contracts.Needs(kind, oracle, job.mode, data.target, data.task, columns, fingerprint, defence)
+    kind, asked, defence = market.model.kind, asked_of(market), market.defence.kind
+    return contracts.Needs(
+        kind, asked, job.mode, data.target, data.task, columns, fingerprint, defence, market.learner.kind
+    )
 
 
 def _keep_schema(settings: Settings, job: Job, schema: dict[str, Any]) -> str:

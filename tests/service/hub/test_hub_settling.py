@@ -108,6 +108,18 @@ def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -
     assert market.job("plain").state == "failed" and wrong_with_books(market) is None
 
 
+def test_a_run_by_another_learner_than_agreed_pays_nobody(market: HubMarket) -> None:
+    """Its ledger holds, and its providers have agreed to other accesses."""
+    play(market, None)
+    with market.database.begin() as session:
+        job = session.get_one(Job, market.jobs["plain"])
+        job.needs = {**job.needs, "learner": "boosting"}
+    with pytest.raises(UnsoundError, match="its learner is not the one that the contracts name"):
+        settle(market.database, market.settings, market.jobs["plain"])
+    held = market.job("plain")
+    assert (held.state, held.reason_code, held.paid) == ("settling", UNSOUND, None)
+
+
 def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(market: HubMarket) -> None:
     play(market, None)
     ledger = market.run("plain") / "ledger.sqlite"
