@@ -118,7 +118,8 @@ def _settings(
     known = {one.name: one for one in declared(rule) if one.in_files}
     for name in given:
         if name != "kind" and name not in known:
-            faults.add(_unknown(registry, rule, inside(place, name), name, ["kind", *known]))
+            where = inside(place, name)
+            faults.add(_unknown(registry, rule, where, name, ["kind", *known]), where)
     settings = _defaults(rule)
     for name, one in known.items():
         if name in given:

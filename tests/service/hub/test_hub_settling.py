@@ -155,10 +155,10 @@ def test_the_operator_refunds_a_ledger_that_is_lost(market: HubMarket) -> None:
 
 
 def test_the_ledger_of_another_job_pays_nobody(market: HubMarket) -> None:
-    market.add("network", buyer="buyer")
-    play(market, 2, "network")
+    market.add("rows", buyer="buyer")
+    play(market, 2, "rows")
     to_settling(market)
-    shutil.copytree(market.run("network"), market.run("plain"))
+    shutil.copytree(market.run("rows"), market.run("plain"))
     with pytest.raises(UnsoundError, match="run is not the run of this job but another's"):
         settle(market.database, market.settings, market.jobs["plain"])
 
