@@ -24,7 +24,7 @@ from databazaar.roster import RoundBudget
 from databazaar.sklearn import MarketClassifier, MarketRegressor
 from databazaar.testing import check_learner
 from databazaar.training import Lesson
-from databazaar.training.boosting import BoostingTraining
+from databazaar.training.boosting import BoostingTraining, refuse_large_trees
 from databazaar.training.predictions import judged
 from tree_rounds import Table, table
 
@@ -244,6 +244,15 @@ def test_who_scores_parameters_cannot_grow_trees() -> None:
         Arbiter(Consumer("logistic", budget=20, holdout=(np.nan_to_num(x), y)), seller, learner=Boosting())
     with pytest.raises(BazaarError):
         Arbiter(Consumer("trees", budget=20, holdout=(x, y)), seller, learner=Averaging())
+
+
+def test_trees_whose_sums_no_machine_holds_are_refused() -> None:
+    (x, y), rule = rows(table("binary", 50), "binary"), Boosting(leaves=10_000)
+    ensemble = grown(rule.begin(Consumer("trees", budget=20, holdout=(x, y))))
+    sums = 10_000 * 3 * 4 * ensemble.bins.width * 8
+    refuse_large_trees(rule, ensemble, room=sums)
+    with pytest.raises(BazaarError, match="trees of 10,000 leaves over 4 features take .*: lower learner.leaves, or"):
+        refuse_large_trees(rule, ensemble, room=sums - 1)
 
 
 def test_estimators_grow_trees_too() -> None:

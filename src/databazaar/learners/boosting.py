@@ -51,9 +51,11 @@ class Boosting:
         check_settings(self, f"learner {self.kind}")
 
     def begin(self, consumer: Consumer) -> Model:
-        from databazaar.training.boosting import untrained
+        from databazaar.training.boosting import refuse_large_trees, untrained
 
-        return untrained(consumer)
+        begun = untrained(consumer)
+        refuse_large_trees(self, begun)
+        return begun
 
     def training(self, market: Market) -> Training:
         from databazaar.training.boosting import BoostingTraining

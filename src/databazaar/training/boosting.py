@@ -33,6 +33,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.data.memory_limits import memory
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import binary_cross_entropy, squared_error
@@ -80,6 +81,19 @@ def untrained(consumer: Consumer) -> Ensemble:
         objective = Objective("squared") if consumer.loss is squared_error else Objective("multiclass", outputs)
     bins = Bins.of(x, categorical=[place for place in model.categorical if place < x.shape[1]])
     return Ensemble(bins, objective, objective.start(y))
+
+
+def refuse_large_trees(rule: Boosting, begun: Ensemble, room: int | None = None) -> None:
+    """While a tree grows, each of its leaves has sums by feature and bin."""
+    room, leaves = memory() if room is None else room, rule.leaves or LEAVES[-1]
+    size = leaves * 3 * begun.bins.features * begun.bins.width * np.dtype(np.float64).itemsize
+    if size > room:
+        raise BazaarError(
+            f"learner: trees of {leaves:,} leaves over {begun.bins.features:,} features take {size / 2**30:,.1f} GiB of "
+            f"the {room / 2**30:,.1f} GiB that this machine has: lower learner.leaves, or name fewer columns in "
+            "data.features",
+            place="learner.leaves",
+        )
 
 
 @dataclass(frozen=True)
