@@ -36,7 +36,7 @@ class Boosting:
         example=31,
         without="8, 31 or 127, by rows set aside in the round",
     )
-    min_rows: int = setting(20, "the fewest rows of a leaf", at_least=1, at_most=MOST, in_files=False)
+    min_rows: int = setting(20, "the fewest bought rows of a leaf", at_least=1, at_most=MOST, in_files=False)
     l2: float = setting(1.0, "added to a leaf's hessian: a small leaf moves less", at_least=0, in_files=False)
     kind: ClassVar[str] = "boosting"
     example: ClassVar[str] = "trees"
