@@ -295,7 +295,7 @@ def _requests(found: list[Contract], currency: Currency) -> Iterator[str]:
         yield f"{contract.id}  {contract.consumer} asks for {contract.offer} (version {contract.version}), {price}"
         names = contract.columns
         columns = "columns that its first ask names" if names is None else listed(names, 12)
-        yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
+        yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by model {contract.model} from {columns}"
         if contract.trains_on_rows:
             yield f"  an access buys up to {contract.rows:,} rows of the table, which train the model inside the hub"
             yield f"  learner {contract.learner}; {contract.mode}: no row leaves the hub"

@@ -259,7 +259,7 @@ def _decided_from_the_shell(story: Story, request: Any) -> None:
     """By a provider whose file is at the hub: it is told what is predicted, and sees no schema."""
     told = story.shell("jobs", "requests", slug="south").output
     assert f"{request.id}  buyer asks for south-sales (version 1), 0.05 EUR an access" in told
-    assert "predicts 'late' (classification) by a logistic from distance, weight, vehicle" in told
+    assert "predicts 'late' (classification) by model logistic from distance, weight, vehicle" in told
     assert "rows; hosted: the hub's arbiter gets your updates" in told and "schema" not in told
     assert json.loads(story.shell("jobs", "requests", "--json", slug="south").output) == [
         request.model_dump(mode="json")

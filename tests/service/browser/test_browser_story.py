@@ -121,7 +121,7 @@ def asked_for(buyer: Person) -> str:
     page.get_by_label("Hold-out").set_input_files(holdout)  # type: ignore[arg-type]
     page.get_by_label("Target", exact=True).fill("late")
     expect(page.get_by_label("Model", exact=True)).to_have_value("auto")
-    page.get_by_text("How the model is trained").click()
+    page.get_by_text("Settings of the model and its learner").click()
     page.get_by_label("Learner: rows").fill("40")
     page.get_by_label("Budget").fill("4 thousand")
     page.get_by_label("Freight of the south").check()

@@ -20,8 +20,10 @@ from databazaar.settings import Setting, declared
 from databazaar.stops.protocol import STOPS
 
 TARGET = "target-utility"
-PROPOSED = {"defence": "standard", "model": "auto", "learner": ""}
-"""Kinds that a hub's form proposes, as `bazaar init` does. Without a learner it is the model's own."""
+OF_MODEL = "of the model"
+"""No learner is named, so the model brings its own."""
+PROPOSED = {"defence": "standard", "model": "auto", "learner": OF_MODEL}
+"""Kinds that a hub's form proposes, as `bazaar init` does."""
 SETTINGS = {
     "budget": "market.budget",
     "per_round": "market.per_round",
@@ -76,7 +78,7 @@ def job_fields() -> dict[str, JobField]:
         name: [(kind, f"{kind}: {summary(registry.find(kind))}") for kind in kinds_of(registry)]
         for name, registry in REGISTRIES.items()
     }
-    kinds["learner"].insert(0, ("", "the model’s own"))
+    kinds["learner"].insert(0, (OF_MODEL, "the model’s own"))
     kinds["defence"] = [(name, name) for name in PRESETS]
     found = {}
     for name, place in SETTINGS.items():
@@ -152,7 +154,7 @@ def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
     for name in ("task", "model", "learner", "defence"):
         values = [value for value, _ in fields[name].options]
         taken[name] = form.choice(name, sorted(values, key=lambda value: value != fields[name].value))
-    if not taken["learner"]:
+    if taken["learner"] == OF_MODEL:
         del taken["learner"]
     spec: dict[str, Any] = {}
     for place, value in ({SETTINGS[name]: value for name, value in taken.items()} | dict(_details_of(form))).items():
