@@ -61,7 +61,7 @@ class Search:
     def __init__(self, growth: Growth, categorical: NDArray[np.bool_], root: Numbers) -> None:
         self._growth = growth
         self._width = root.shape[-1]
-        lacking = root[H:, :, MISSING].any(0)
+        lacking = (root[H, :, MISSING] != 0) | (root[N, :, MISSING] != 0)
         self._numbers = np.flatnonzero(~categorical)
         self._lacking = np.flatnonzero(~categorical & lacking)
         self._categories = np.flatnonzero(categorical)
@@ -141,7 +141,7 @@ class Search:
         """Categories that no row of a node is of come last, and go right."""
         sums = np.stack([each[:, self._categories] for each in of_all])
         ratio = sums[:, G] / (sums[:, H] + max(self._growth.category_smoothing, self._growth.min_hessian))
-        there = sums[:, H:].any(1)
+        there = (sums[:, H] != 0) | (sums[:, N] != 0)
         ratio[~there] = np.inf
         ratio[..., MISSING] = -np.inf
         order = np.argsort(ratio, axis=-1, kind="stable")
