@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session
 
 from databazaar.config.chosen_rules import asked_of
 from databazaar.config.market_file import MarketFile, instead_of_rows, learner_of, parse_market, trains_on_rows
-from databazaar.config.sections import DataSettings
 from databazaar.config.toml_text import toml_text
 from databazaar.errors import LedgerError
 from databazaar.learning.asked_rows import ROWS, ask_cost, refuse_few_rows, refuse_small_table
@@ -28,7 +27,6 @@ from databazaar.service.errors import InvalidError, as_invalid
 from databazaar.service.members import currency_of
 from databazaar.service.offers import current_version
 from databazaar.service.settings import Settings
-from databazaar.settings import Faults, read
 
 
 def refuse_out_of_bounds(asked: Mapping[str, Any], tables: Mapping[str, int | None], own: int, most: int) -> None:
@@ -147,12 +145,6 @@ def name_of(name: str, file: File) -> str:
 def consumer_files(session: Session, job: Job) -> dict[str, File]:
     """The consumer's files by their roles."""
     return {role: session.get_one(File, id) for role, id in job.files.items()}
-
-
-def data_of(session: Session, job: Job) -> DataSettings | None:
-    """How the tables of a draft are to be read; None where its settings do not say it."""
-    names = {role: name_of(role, file) for role, file in consumer_files(session, job).items()}
-    return read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
 
 
 def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:

@@ -258,6 +258,7 @@ def test_settings_of_a_model_and_its_learner_in_the_form(market: PageMarket, vis
         ("learner_rows", "31", "must go over at least 32"),
         ("learner_ridge", "1", "remove ridge or change the kind"),
         ("learner_leaves", "many", "must be"),
+        ("model_rising", "height", "which is no feature column"),
     ):
         refused = buyer.post("/jobs", holdout, **form, **{name: typed})
         assert refused.status_code == 422 and f'id="e-{name}"' in refused.text and words in refused.text, name
