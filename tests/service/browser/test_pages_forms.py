@@ -262,7 +262,7 @@ def test_settings_of_a_model_and_its_learner_in_the_form(market: PageMarket, vis
     ):
         refused = buyer.post("/jobs", holdout, **form, **{name: typed})
         assert refused.status_code == 422 and f'id="e-{name}"' in refused.text and words in refused.text, name
-    changed = buyer.post(f"{made.headers['location']}/change", holdout, **{**form, "model": "mlp"}, model_hidden="8")
+    changed = buyer.post(f"{made.headers['location']}/change", holdout, **{**form, "model": "mlp"}, model_hidden="[8]")
     assert "The draft is changed" in buyer.sees(changed)
     with market.database.read() as session:
         spec = session.scalars(select(Job.spec).where(Job.name == "Trees")).one()

@@ -103,20 +103,21 @@ def _declarations(name: str) -> dict[str, Setting]:
 def _detail(name: str) -> JobField:
     """
     >>> _detail("learner_leaves").hint
-    'Blending, boosting: the most leaves of a tree.'
+    'For blending, boosting: the most leaves of a tree.'
     """
     kinds: dict[str, list[str]] = {}
     for kind, said in _declarations(name).items():
         kinds.setdefault(said.help, []).append(kind)
     section, _, setting = DETAILS[name].partition(".")
-    hint = "; ".join(f"{', '.join(of)}: {help}" for help, of in kinds.items())
+    hint = "; ".join(f"for {', '.join(of)}: {help}" for help, of in kinds.items())
     return JobField(f"{section.capitalize()}: {setting}", sentence_of(hint), "", False, [])
 
 
 def _details_of(form: Form) -> Iterator[tuple[str, Any]]:
     """What was typed into those fields, by places in market.toml. The market's parser says what does not fit."""
     for name, place in DETAILS.items():
-        parts = [_number_or_text(part.strip()) for part in form.text(name).split(",") if part.strip()]
+        typed = (part.strip(" []\"'") for part in form.text(name).split(","))
+        parts = [_number_or_text(part) for part in typed if part]
         if parts:
             many = len(parts) > 1 or next(iter(_declarations(name).values())).is_list
             yield place, parts if many else parts[0]
