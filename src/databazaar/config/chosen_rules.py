@@ -154,10 +154,10 @@ def oracle_settings(market: MarketFile) -> dict[str, Any]:
     return {**plain(LocalSGD()), **market.oracle.plain()}
 
 
-def asked_of(market: MarketFile, classes: int = 1) -> dict[str, Any]:
+def asked_of(market: MarketFile, outputs: int = 1) -> dict[str, Any]:
     """What an access asks of a provider, as contracts hold it: the oracle, or rows where the learner trains on them."""
     learner = market.built("learner")
-    return oracle_settings(market) if learner.rows is None else rows_asked(learner.rows, learner.passes * classes)
+    return oracle_settings(market) if learner.rows is None else rows_asked(learner.rows, learner.passes, outputs)
 
 
 def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment:

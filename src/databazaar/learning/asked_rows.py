@@ -20,13 +20,14 @@ ROWS = "rows"
 """The kind of an ask that is answered by rows themselves."""
 
 
-def rows_asked(rows: int, passes: int) -> dict[str, Any]:
-    """What a learner asks for that trains on rows: at most so many, which a round goes through so often.
+def rows_asked(rows: int, passes: int, outputs: int = 1) -> dict[str, Any]:
+    """What a learner asks for that trains on rows: at most so many, which a round goes through so often, once for each
+    of several classes.
 
-    >>> ask_cost(rows_asked(rows=500, passes=22), 300)
-    6600
+    >>> [ask_cost(rows_asked(rows=500, passes=22, outputs=outputs), 300) for outputs in (1, 2, 3)]
+    [6600, 6600, 19800]
     """
-    return {"kind": ROWS, "rows": rows, "passes": passes}
+    return {"kind": ROWS, "rows": rows, "passes": passes * (outputs if outputs > 2 else 1)}
 
 
 def distinct_rows(oracle: Mapping[str, Any], table: int) -> int:

@@ -92,12 +92,12 @@ class Composition:
     links: dict[str, File]
     sellers: tuple[Seller, ...]
 
-    def refuse_out_of_bounds(self, most: int, classes: int = 1) -> None:
+    def refuse_out_of_bounds(self, most: int, outputs: int = 1) -> None:
         """As far as it is known before tables are read."""
         files = {str(path) for path in (self.parsed.data.holdout, self.parsed.consumer.train)}
         own = [file.rows for name, file in self.links.items() if name in files]
         tables = {one.offer.slug: one.version.rows for one in self.sellers}
-        refuse_out_of_bounds(asked_of(self.parsed, classes), tables, sum(own), most)
+        refuse_out_of_bounds(asked_of(self.parsed, outputs), tables, sum(own), most)
 
 
 def compose(session: Session, settings: Settings, job: Job) -> Composition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
@@ -106,6 +107,20 @@ def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -
     to_settling(market)
     assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     assert market.job("plain").state == "failed" and wrong_with_books(market) is None
+
+
+def test_a_runner_counts_a_rounds_work_once_it_knows_the_tables(sqlite_database: Database, settings: Settings) -> None:
+    """46 passes over 60 rows of each provider, and over the buyer's own 80, of which 17 are kept for the end."""
+    market = hub_market(sqlite_database, settings, ("rows",))
+    with market.database.begin() as session:
+        write_market(session, market.settings, session.get_one(Job, market.jobs["rows"]))
+    allowed = 46 * 63
+    assert runner.attempt(replace(market.settings, most_visits=allowed - 1), market.jobs["rows"]) == 2
+    why = str(runner.why_failed(market.settings, market.jobs["rows"], 2))
+    assert why == "learner: a round makes 2,898 visits of your own 63 rows, and this hub allows 2,897: send fewer rows"
+    assert not market.run("rows").exists()
+    assert runner.attempt(replace(market.settings, most_visits=allowed), market.jobs["rows"]) == 0
+    assert RunFolder(market.run("rows")).finished
 
 
 def test_a_run_by_another_learner_than_agreed_pays_nobody(market: HubMarket) -> None:

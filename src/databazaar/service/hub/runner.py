@@ -165,9 +165,9 @@ def _refuse_few_labels(job: Job) -> None:
 def _refuse_long_rounds(job: Job, most_visits: int) -> None:
     """Refuses more work than a round may be, which is known for sure only once the tables and classes are."""
     learner, consumer = job.learner, job.consumer
-    if learner.rows is None or consumer.form is None:
+    if learner.rows is None:
         return
-    asked = rows_asked(learner.rows, learner.passes * consumer.form.outputs)
+    asked = rows_asked(learner.rows, learner.passes, 1 if consumer.form is None else consumer.form.outputs)
     own = sum(len(rows[1]) for rows in (consumer.holdout, consumer.train) if rows is not None)
     refuse_out_of_bounds(asked, {one.id: len(one.dataset[1]) for one in job.providers}, own, most_visits)
 
