@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -11,6 +13,8 @@ from sqlalchemy import select
 from databazaar.client.receipts import verify
 from databazaar.config.jobs import market_job
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.lightgbm_file import export_lightgbm
+from databazaar.runs.trained import load_run
 from databazaar.service import jobs, journal, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Receipt
@@ -107,6 +111,28 @@ def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -
     to_settling(market)
     assert settlement.attempt(market.settings, market.jobs["plain"]) == 0
     assert market.job("plain").state == "failed" and wrong_with_books(market) is None
+
+
+def test_every_learner_of_rows_is_played_and_settled(
+    sqlite_database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    """`auto` is what the other tests of jobs on rows are about. Trees can be taken away as LightGBM's."""
+    specs: dict[str, dict[str, Any]] = {
+        "in-run": {"model": {"kind": "mlp", "hidden": [4]}, "learner": {"kind": "in-run", "rows": 40}},
+        "newton": {"model": {"kind": "logistic"}, "learner": {"kind": "newton"}},
+        "boosting": {"model": {"kind": "trees", "rising": ["distance"]}},
+    }
+    market = hub_market(sqlite_database, settings, ())
+    for kind, spec in specs.items():
+        every = {"market": {"budget": "0.40", "per_round": 2, "seed": 3}, "data": SPECS["plain"]["data"]}
+        market.add(kind, {**every, **spec, "defence": {"kind": "standard"}})
+        with market.database.begin() as session:
+            write_market(session, market.settings, session.get_one(Job, market.jobs[kind]))
+        assert runner.attempt(market.settings, market.jobs[kind]) == 0
+        to_settling(market, kind)
+        assert settle(market.database, market.settings, market.jobs[kind]) == JobState.SETTLED
+    assert wrong_with_books(market) is None
+    assert export_lightgbm(load_run(market.run("boosting")), tmp_path / "model.txt") is not None
 
 
 def test_a_runner_counts_a_rounds_work_once_it_knows_the_tables(sqlite_database: Database, settings: Settings) -> None:
