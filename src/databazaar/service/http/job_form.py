@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from databazaar.config.market_file import OF_UPDATES, MarketFile, learner_of, trains_on_rows
+from databazaar.config.market_file import OF_AVERAGING, MarketFile, learner_of, trains_on_rows
 from databazaar.config.template import in_files, kinds_of, summary
 from databazaar.defence.settings import PRESETS
 from databazaar.learners.protocol import LEARNERS
@@ -197,8 +197,9 @@ def changed_spec(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
     defence {'kind': 'none'}
     learner {'rows': 500}
     """
-    meaningless = OF_UPDATES if trains_on_rows(learner_of(new)[0]) else ()
-    kept = {name: value for name, value in old.items() if name not in (*REGISTRIES, *meaningless)}
+    kept = {name: value for name, value in old.items() if name not in REGISTRIES}
+    if trains_on_rows(learner_of({**kept, **new})[0]):
+        kept = {name: value for name, value in kept.items() if name not in OF_AVERAGING}
     changed = {name: dict(value) if isinstance(value, Mapping) else value for name, value in kept.items()}
     changed.get("market", {}).pop("most_per_access", None)
     for name in (name for name in new if name != "stops"):
