@@ -88,6 +88,10 @@ class Setting:
         return next((get_args(part) for part in _parts(self.type) if get_origin(part) is Literal), ())
 
     @property
+    def is_list(self) -> bool:
+        return any(get_origin(part) is tuple for part in _parts(self.type))
+
+    @property
     def bounds(self) -> str:
         """
         >>> Setting(at_least=0, at_most=1).bounds, Setting(at_least=0, below=1).bounds, Setting(above=0).bounds

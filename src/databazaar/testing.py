@@ -185,6 +185,7 @@ def check_learner(learner: Learner, *, rounds: int = 5, model: str | None = None
     >>> check_learner(Averaging())
     """
     require_rebuilt(LEARNERS, learner)
+    require(learner.passes >= 1, "a round goes at least once through each of its rows")
     rng, kind = np.random.default_rng(0), model or learner.example
     target = np.int64 if "classification" in MODELS.find(kind).tasks else np.float32
     tables = [(rng.normal(size=(30, 3)).astype(np.float32), rng.integers(0, 2, 30).astype(target)) for _ in range(4)]

@@ -57,15 +57,16 @@ SPEC: dict[str, Any] = {
 }
 SPECS: dict[str, dict[str, Any]] = {
     "plain": {**SPEC, "market": {"budget": "2.00", "per_round": 2, "seed": 3}},
-    "network": {
-        **SPEC,
+    "rows": {
         "market": {"budget": "2.40", "per_round": 2, "seed": 4},
-        "model": {"kind": "mlp", "hidden": [4]},
+        "data": SPEC["data"],
+        "model": {"kind": "auto"},
+        "defence": {"kind": "standard"},
     },
     "dropping": {**SPEC, "market": {"budget": "2.00", "per_round": 2, "seed": 5}, "aggregator": {"kind": "dropping"}},
 }
-"""Twenty rounds or so each; the last draws from torch's global random state in every one."""
-BUYERS = {"plain": "buyer", "network": "rival", "dropping": "buyer"}
+"""Twenty rounds or so each; the second buys rows, the last draws from torch's global random state in every one."""
+BUYERS = {"plain": "buyer", "rows": "rival", "dropping": "buyer"}
 
 
 @dataclass

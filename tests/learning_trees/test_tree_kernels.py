@@ -41,10 +41,12 @@ def loops(found: Kernels | None) -> Iterator[None]:
     st.sampled_from([0.0, 0.3]),
     st.sampled_from([(), (0, 2)]),
     st.builds(Growth, leaves=st.integers(2, 9), min_rows=st.integers(1, 5), l2=st.sampled_from([0.0, 1.0])),
+    st.booleans(),
 )
 def test_a_tree_is_the_same_by_either(
-    rows: int, features: int, seed: int, missing: float, categorical: tuple[int, ...], growth: Growth
+    rows: int, features: int, seed: int, missing: float, categorical: tuple[int, ...], growth: Growth, half: bool
 ) -> None:
+    """Also where only the first `half` of the rows counts."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 6, (rows, features)).astype(float)
     x[rng.random(x.shape) < missing] = np.nan
@@ -54,9 +56,13 @@ def test_a_tree_is_the_same_by_either(
     found = []
     for each in (None, PLAIN, kernels.compiled()):
         with loops(each):
-            source = LocalRows(columns_of(binned), g, h, grid, bins.width, [rows - rows // 2, rows // 2])
+            sizes = [rows - rows // 2, rows // 2]
+            source = LocalRows(columns_of(binned), g, h, grid, bins.width, sizes, counted=sizes[0] if half else None)
             grown = grow(source, growth, bins.categorical)
             leaves = grown.tree.leaf_of(binned)
+            counted = np.bincount(leaves[: sizes[0] if half else rows], minlength=grown.tree.leaves)
+            assert grown.tree.leaf_sums[:, 2].tolist() == counted.tolist()
+            assert grown.tree.leaves == 1 or counted.min() >= growth.min_rows
             found.append([grown.parts.tobytes(), leaves.tolist(), *(a.tobytes() for a in grown.tree.arrays().values())])
             at = [sorted(source.rows(node).tolist()) for node in grown.nodes]
             assert at == [np.flatnonzero(leaves == leaf).tolist() for leaf in range(grown.tree.leaves)]

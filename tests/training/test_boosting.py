@@ -17,6 +17,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from databazaar import Arbiter, BazaarError, Consumer, Provider, Uniform
 from databazaar.engines import Replies
 from databazaar.learners import Averaging, Boosting
+from databazaar.learning.trees import kernels
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.ledger import Accounts, Drawn
 from databazaar.models import Trees
@@ -24,7 +25,7 @@ from databazaar.roster import RoundBudget
 from databazaar.sklearn import MarketClassifier, MarketRegressor
 from databazaar.testing import check_learner
 from databazaar.training import Lesson
-from databazaar.training.boosting import BoostingTraining
+from databazaar.training.boosting import BoostingTraining, refuse_large_trees
 from databazaar.training.predictions import judged
 from tree_rounds import Table, table
 
@@ -95,8 +96,8 @@ def grown(model: object) -> Ensemble:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tree_is_that_of_all_rows_in_one_place(kind: str) -> None:
     given = tables(kind, 150, 80, 60)
-    training, lesson = begun(kind, given, [0, 1, 2], ONE_TREE, own=50)
-    parts = [given[0], given[1], given[2], table(kind, 50, seed=98)]
+    training, lesson = begun(kind, given, [0, 1, 2], ONE_TREE)
+    parts = list(given.values())
     one = Table(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
     alone, joined = begun(kind, {0: one}, [0], ONE_TREE)
     joined = replace(joined, model=lesson.model)
@@ -235,6 +236,31 @@ def test_rising_and_falling_hold_in_the_bought_model() -> None:
         assert (sign * np.diff(curves, axis=1) >= 0).all()
 
 
+@pytest.mark.parametrize("loops", [True, False])
+def test_the_buyers_own_rows_never_leave_a_bought_row_alone(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buyer knows its own rows. It makes some that would divide off a single bought row, which the leaf's sums
+    would then tell."""
+    if not loops:
+        monkeypatch.setattr(kernels, "compiled", lambda: None)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2)).astype(np.float32)
+    x[0] = 9.0
+    near = np.full((60, 2), 9.0, np.float32) + rng.normal(0, 0.01, (60, 2)).astype(np.float32)
+    own = np.concatenate([near, rng.normal(size=(60, 2)).astype(np.float32)])
+    theirs, mine = np.zeros(200, int), np.r_[np.ones(60, int), np.zeros(60, int)]
+    theirs[0] = 1
+    consumer = Consumer("trees", budget=10, per_round=1, holdout=(own, mine), train=(own, mine))
+    arbiter = Arbiter(consumer, [Provider("p", (x, theirs))], learner=Boosting(leaves=31))
+    arbiter.run()
+    ensemble = grown(arbiter.reached)
+    trees = [tree for each in ensemble.rounds for tree in each]
+    binned = ensemble.bins.apply(x.astype(float))
+    for tree in trees:
+        assert tree.leaf_sums[:, 2].min() >= 20
+    bought = [np.bincount(tree.leaf_of(binned), minlength=len(tree.value)) for tree in trees]
+    assert trees and min(int(each.min()) for each in bought) >= 20
+
+
 def test_who_scores_parameters_cannot_grow_trees() -> None:
     x, y = rows(table("binary", 50), "binary")
     seller = [Provider("p", (x, y))]
@@ -244,6 +270,15 @@ def test_who_scores_parameters_cannot_grow_trees() -> None:
         Arbiter(Consumer("logistic", budget=20, holdout=(np.nan_to_num(x), y)), seller, learner=Boosting())
     with pytest.raises(BazaarError):
         Arbiter(Consumer("trees", budget=20, holdout=(x, y)), seller, learner=Averaging())
+
+
+def test_trees_whose_sums_no_machine_holds_are_refused() -> None:
+    (x, y), rule = rows(table("binary", 50), "binary"), Boosting(leaves=10_000)
+    ensemble = grown(rule.begin(Consumer("trees", budget=20, holdout=(x, y))))
+    sums = 10_000 * 3 * 4 * ensemble.bins.width * 8
+    refuse_large_trees(rule, ensemble, room=sums)
+    with pytest.raises(BazaarError, match=r"trees of 10,000 leaves over 4 features take .*: lower learner.leaves, or"):
+        refuse_large_trees(rule, ensemble, room=sums - 1)
 
 
 def test_estimators_grow_trees_too() -> None:

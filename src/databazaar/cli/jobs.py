@@ -295,9 +295,13 @@ def _requests(found: list[Contract], currency: Currency) -> Iterator[str]:
         yield f"{contract.id}  {contract.consumer} asks for {contract.offer} (version {contract.version}), {price}"
         names = contract.columns
         columns = "columns that its first ask names" if names is None else listed(names, 12)
-        yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
-        work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
-        yield f"  an ask goes through {work}; {MODES[contract.mode]}"
+        yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by model {contract.model} from {columns}"
+        if contract.trains_on_rows:
+            yield f"  an access buys up to {contract.rows:,} rows of the table, which train the model inside the hub"
+            yield f"  learner {contract.learner}; {contract.mode}: no row leaves the hub"
+        else:
+            work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
+            yield f"  an ask goes through {work}; {MODES[contract.mode]}"
         yield f"  defence {contract.defence}"
         if contract.fingerprint is not None:
             yield f"  schema {contract.fingerprint[:12]}: bazaar jobs requests {contract.id} --schema schema.json"

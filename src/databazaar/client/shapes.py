@@ -193,14 +193,17 @@ class Contract(Decided):
 
     `job_state` is null for a provider whose contract is not active. `kind` is the offer's, file or site. `mode` is
     hosted or own: then the updates go to the consumer. It helps to predict `target`, by a `task` of classification or
-    regression, from `columns`, null where they are not known before the first ask; `rows` pass through the model in one
-    ask. `defence` is none, standard or strict: the rules by which the job holds pay back. `fingerprint` is the
+    regression, from `columns`, null where they are not known before the first ask. `rows` pass through the model in one
+    ask; where the `learner` `trains_on_rows`, an access buys no update, and so many rows train the model inside the
+    hub. `defence` is none, standard or strict: the rules by which the job holds pay back. `fingerprint` is the
     schema's, for a site. `accesses`, `paid` and `epsilon` are there once the job is settled.
     """
 
     job_name: str
     job_state: str | None
     model: str
+    learner: str
+    trains_on_rows: bool
     mode: str
     target: str
     task: str

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databazaar.errors import BazaarError
+from databazaar.learning.asked_rows import rows_asked
 from databazaar.registry import MarketFacts, MissingRuleError, NotReadYetError, Registry
 from databazaar.settings import (
     Faults,
@@ -117,7 +118,8 @@ def _settings(
     known = {one.name: one for one in declared(rule) if one.in_files}
     for name in given:
         if name != "kind" and name not in known:
-            faults.add(_unknown(registry, rule, inside(place, name), name, ["kind", *known]))
+            where = inside(place, name)
+            faults.add(_unknown(registry, rule, where, name, ["kind", *known]), where)
     settings = _defaults(rule)
     for name, one in known.items():
         if name in given:
@@ -150,6 +152,12 @@ def oracle_settings(market: MarketFile) -> dict[str, Any]:
     from databazaar.oracles import LocalSGD
 
     return {**plain(LocalSGD()), **market.oracle.plain()}
+
+
+def asked_of(market: MarketFile, outputs: int = 1) -> dict[str, Any]:
+    """What an access asks of a provider, as contracts hold it: the oracle, or rows where the learner trains on them."""
+    learner = market.built("learner")
+    return oracle_settings(market) if learner.rows is None else rows_asked(learner.rows, learner.passes, outputs)
 
 
 def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment:

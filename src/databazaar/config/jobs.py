@@ -20,7 +20,7 @@ from databazaar.config.sections import FederationSettings, ProviderSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.tables import Schema, TableReference
-from databazaar.data.tree_features import TreeFeatures
+from databazaar.data.tree_features import with_places
 from databazaar.defence import Defence
 from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
@@ -32,7 +32,7 @@ from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.inspection.coverage import NO_DEFENCE, MarketShape, blind_spots, meaning
-from databazaar.models import Auto, Columns, ModelForm, Trees
+from databazaar.models import Columns, ModelForm
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
@@ -236,11 +236,7 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
 def _model(market: MarketFile, data: MarketData, inputs: tuple[int, ...]) -> nn.Module | Columns:
     chosen = market.built("model")
     if isinstance(chosen, Columns):
-        features = TreeFeatures(data.schema)
-        if not isinstance(chosen, Trees):
-            return Auto(features.categorical)
-        rising, falling = (features.placed(getattr(chosen, name), f"model.{name}") for name in ("rising", "falling"))
-        return replace(chosen, rising=rising, falling=falling, categorical=features.categorical)
+        return with_places(chosen, data.schema)
     form = ModelForm(chosen.kind, inputs, data.schema.outputs, chosen.hidden)
     refuse_large_model(form, min(market.per_round, len(market.providers)))
     return build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)

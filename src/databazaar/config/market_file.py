@@ -176,7 +176,7 @@ class MarketFile:
                 "learner.kind",
             )
             return
-        if kind == "averaging":
+        if not trains_on_rows(kind):
             return
         for section in OF_AVERAGING:
             if getattr(self, section) != first[section]:
@@ -184,7 +184,7 @@ class MarketFile:
         if self.engine.kind not in HERE:
             yield Fault(
                 f'learner.kind = "{kind}" needs the providers\' rows in one place, and engine.kind = '
-                f'"{self.engine.kind}" leaves them where they are: {_instead(self.model.kind)}',
+                f'"{self.engine.kind}" leaves them where they are: use {instead_of_rows(self.model.kind)}',
                 "learner.kind",
             )
 
@@ -250,8 +250,13 @@ def _trains(learner: str, model: str) -> bool:
     return model in named if named is not None else others is None
 
 
-def _instead(model: str) -> str:
-    """What does not need rows."""
+def trains_on_rows(learner: str) -> bool:
+    """Whether an access to a provider buys rows, and no update; a package's learner may not say."""
+    return getattr(LEARNERS.find(learner), "rows", None) is not None
+
+
+def instead_of_rows(model: str) -> str:
+    """The setting that does not need rows."""
     if _trains("averaging", model):
         return 'learner.kind = "averaging"'
     return 'model.kind = "mlp" or another network'
@@ -270,6 +275,17 @@ def _with_learner(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     own, here = _learner_of(model), chosen["engine"].get("kind") in (None, *HERE)
     updates = not here or any(section in settings for section in OF_AVERAGING) or sampler == "osmd"
     return {**settings, "learner": {"kind": "averaging" if own == "in-run" and updates else own, **chosen["learner"]}}
+
+
+def learner_of(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The kinds of the learner and of the model that settings choose, which are not checked yet; those of a network
+    that is trained by updates where they cannot be read."""
+    found, kinds = _with_learner(settings), []
+    for name, registry, default in (("learner", LEARNERS, Flat.learner), ("model", MODELS, NETWORK)):
+        section = found.get(name)
+        kind = section.get("kind") if isinstance(section, Mapping) else None
+        kinds.append(kind if kind in registry.kinds() else default)
+    return kinds[0], kinds[1]
 
 
 def too_much_kept(*shares: float) -> str | None:

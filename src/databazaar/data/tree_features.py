@@ -7,7 +7,7 @@ is missing is NaN. All that has to be known of a column is in the schema, which 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ from databazaar.data.encoders import (
 )
 from databazaar.data.schema import Array, FirstFault, Schema, TableFaults
 from databazaar.errors import BazaarError
-from databazaar.models import OF_COLUMNS
+from databazaar.models import OF_COLUMNS, Auto, Columns, Trees
 
 Features: TypeAlias = npt.NDArray[np.float32]
 LARGEST = float(np.finfo(np.float32).max)
@@ -66,7 +66,7 @@ class TreeFeatures:
         for column in columns:
             if not isinstance(known.get(str(column)), NumericColumn):
                 kind = "no column of numbers" if column in known else "no feature column"
-                raise BazaarError(f"{setting} names {column!r}, which is {kind}: take it out")
+                raise BazaarError(f"{setting} names {column!r}, which is {kind}: take it out", place=setting)
             places.append(names.index(str(column)))
         return tuple(places)
 
@@ -97,6 +97,15 @@ Encoding: TypeAlias = Schema | TreeFeatures
 def encoding_of(schema: Schema, model: str) -> Encoding:
     """How a kind of model takes the tables of a schema."""
     return TreeFeatures(schema) if model in OF_COLUMNS else schema
+
+
+def with_places(model: Columns, schema: Schema) -> Columns:
+    """A model whose settings name columns, with the places of features instead."""
+    features = TreeFeatures(schema)
+    if not isinstance(model, Trees):
+        return Auto(features.categorical)
+    rising, falling = (features.placed(getattr(model, name), f"model.{name}") for name in ("rising", "falling"))
+    return replace(model, rising=rising, falling=falling, categorical=features.categorical)
 
 
 def _names(encoder: Encoder) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class Averaging:
     example: ClassVar[str] = "logistic"
     models: ClassVar[None] = None
     rows: ClassVar[None] = None
+    passes: ClassVar[int] = 1
 
     def begin(self, consumer: Consumer) -> Model:
         from databazaar.training.parameters import Parameters

@@ -30,6 +30,10 @@ class Blending(Boosting):
     def linear(self) -> Newton:
         return Newton(self.rows)
 
+    @property
+    def passes(self) -> int:
+        return super().passes + self.linear.passes
+
     def begin(self, consumer: Consumer) -> Model:
         from databazaar.training.blending import begun
 

@@ -36,19 +36,26 @@ class Boosting:
         example=31,
         without="8, 31 or 127, by rows set aside in the round",
     )
-    min_rows: int = setting(20, "the fewest rows of a leaf", at_least=1, at_most=MOST, in_files=False)
+    min_rows: int = setting(20, "the fewest bought rows of a leaf", at_least=1, at_most=MOST, in_files=False)
     l2: float = setting(1.0, "added to a leaf's hessian: a small leaf moves less", at_least=0, in_files=False)
     kind: ClassVar[str] = "boosting"
     example: ClassVar[str] = "trees"
     models: ClassVar[tuple[str, ...]] = ("trees",)
 
+    @property
+    def passes(self) -> int:
+        """One for each tree; the first is tried in three sizes."""
+        return self.trees + 2
+
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")
 
     def begin(self, consumer: Consumer) -> Model:
-        from databazaar.training.boosting import untrained
+        from databazaar.training.boosting import refuse_large_trees, untrained
 
-        return untrained(consumer)
+        begun = untrained(consumer)
+        refuse_large_trees(self, begun)
+        return begun
 
     def training(self, market: Market) -> Training:
         from databazaar.training.boosting import BoostingTraining

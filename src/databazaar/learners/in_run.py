@@ -45,6 +45,8 @@ class InRun:
     kind: ClassVar[str] = "in-run"
     example: ClassVar[str] = "logistic"
     models: ClassVar[None] = None
+    passes: ClassVar[int] = 10
+    """Two to judge it, and at most eight to learn from few rows."""
 
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")

@@ -35,6 +35,8 @@ class Newton:
     kind: ClassVar[str] = "newton"
     example: ClassVar[str] = "logistic"
     models: ClassVar[tuple[str, ...]] = ("linear", "logistic")
+    passes: ClassVar[int] = 24
+    """Slopes, sums of products, and losses at shorter and shorter steps."""
 
     def __post_init__(self) -> None:
         check_settings(self, f"learner {self.kind}")

@@ -56,6 +56,12 @@ class Learner(Protocol):
         """The most rows of a provider that an access buys; None where it buys an update that the oracle computes."""
         ...
 
+    @property
+    def passes(self) -> int:
+        """How often a round goes through each of its rows at the most, once for each of several classes. An oracle's
+        settings say it themselves."""
+        ...
+
     def begin(self, consumer: Consumer) -> Model:
         """The model that the market starts from."""
         ...

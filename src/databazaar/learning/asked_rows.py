@@ -1,6 +1,7 @@
-"""How many of a provider's rows one ask goes over, counted from the oracle's settings alone.
+"""How many of a provider's rows one ask goes over, counted from settings alone.
 
-`oracle` is a section [oracle] of market.toml or an oracle message, as a mapping: kind, batch_size, steps, epochs.
+`oracle` is a section [oracle] of market.toml or an oracle message, as a mapping: kind, batch_size, steps, epochs. For a
+learner that trains on rows it is what `rows_asked` gives.
 """
 
 from __future__ import annotations
@@ -13,6 +14,20 @@ from databazaar.errors import BazaarError
 LEAST_ROWS = 32
 """At a hub and in a federation an answer is computed from at least so many rows of its provider: an update that is
 computed from one row is that row, in other numbers. A run from one's own files has no such bound."""
+
+
+ROWS = "rows"
+"""The kind of an ask that is answered by rows themselves."""
+
+
+def rows_asked(rows: int, passes: int, outputs: int = 1) -> dict[str, Any]:
+    """What a learner asks for that trains on rows: at most so many, which a round goes through so often, once for each
+    of several classes.
+
+    >>> [ask_cost(rows_asked(rows=500, passes=22, outputs=outputs), 300) for outputs in (1, 2, 3)]
+    [6600, 6600, 19800]
+    """
+    return {"kind": ROWS, "rows": rows, "passes": passes * (outputs if outputs > 2 else 1)}
 
 
 def distinct_rows(oracle: Mapping[str, Any], table: int) -> int:
@@ -29,6 +44,8 @@ def distinct_rows(oracle: Mapping[str, Any], table: int) -> int:
     >>> distinct_rows({"kind": "local-sgd", "batch_size": 8, "steps": None, "epochs": 1}, 300)
     300
     """
+    if oracle["kind"] == ROWS:
+        return min(int(oracle["rows"]), table)
     if oracle["kind"] == "full-gradient" or (oracle["kind"] == "local-sgd" and oracle["steps"] is None):
         return table
     batches = oracle["steps"] if oracle["kind"] == "local-sgd" else 1
@@ -37,11 +54,13 @@ def distinct_rows(oracle: Mapping[str, Any], table: int) -> int:
 
 def visited_rows(oracle: Mapping[str, Any], table: int | None) -> int | None:
     """How many rows pass through the model in one ask, each as often as it does; None where that is not known before,
-    because the size of the table is not.
+    because the size of the table is not. Of rows themselves it is how many are given.
 
     >>> visited_rows({"kind": "local-sgd", "batch_size": 32, "steps": 64, "epochs": 3}, 300)
     900
     """
+    if oracle["kind"] == ROWS:
+        return int(oracle["rows"]) if table is None else distinct_rows(oracle, table)
     if oracle["kind"] == "full-gradient":
         return table
     epochs = oracle["epochs"] if oracle["kind"] == "local-sgd" else 1
@@ -58,6 +77,8 @@ def ask_cost(oracle: Mapping[str, Any], table: int | None) -> int | None:
     >>> ask_cost({"kind": "local-sgd", "batch_size": 1, "steps": 10**6, "epochs": 10**6}, 300)
     32000000
     """
+    if oracle["kind"] == ROWS:
+        return None if table is None else int(oracle["passes"]) * distinct_rows(oracle, table)
     if oracle["kind"] != "local-sgd":
         return visited_rows(oracle, table)
     steps, batch = oracle["steps"], oracle["batch_size"]
@@ -76,11 +97,17 @@ def refuse_few_rows(oracle: Mapping[str, Any]) -> None:
 raise oracle.batch_size to 32, or use oracle.kind = "full-gradient"
     """
     rows = distinct_rows(oracle, LEAST_ROWS)
-    if rows < LEAST_ROWS:
-        raise BazaarError(
-            f"oracle: an ask goes over {rows} of a provider's rows, and it must go over at least {LEAST_ROWS}: "
-            f'raise oracle.batch_size to {LEAST_ROWS}, or use oracle.kind = "full-gradient"'
-        )
+    if rows >= LEAST_ROWS:
+        return
+    if oracle["kind"] == ROWS:
+        place, remedy = "learner", f"raise learner.rows to {LEAST_ROWS}"
+    else:
+        place = "oracle"
+        remedy = f'raise oracle.batch_size to {LEAST_ROWS}, or use oracle.kind = "full-gradient"'
+    raise BazaarError(
+        f"{place}: an ask goes over {rows} of a provider's rows, and it must go over at least {LEAST_ROWS}: {remedy}",
+        place="learner.rows" if place == "learner" else "",
+    )
 
 
 def refuse_small_table(rows: int, whose: str) -> None:

@@ -14,7 +14,7 @@ from databazaar.client import shapes
 from databazaar.client.shapes import Queue
 from databazaar.codes import Code
 from databazaar.files import read_plain
-from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
+from databazaar.learning.asked_rows import LEAST_ROWS, ROWS, visited_rows
 from databazaar.service import lifecycle, specification
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation, now
@@ -25,6 +25,8 @@ from databazaar.service.offers import current_version
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 
+ASKED = ("model", "learner", "trains_on_rows", "mode", "target", "task", "columns", "defence")
+"""What of a job's needs both parties are shown."""
 NO_CONTRACT = "there is no such contract: look at the list of your contracts"
 _OTHER_MODE = {
     "own": "the provider gives its updates to the hub's arbiter alone: make a hosted job, or choose another offer",
@@ -36,8 +38,9 @@ _OTHER_MODE = {
 @dataclass(frozen=True)
 class Needs:
     """What a job asks of every provider: to help to predict `target` from these columns, where they are known before
-    the first ask. `mode` says who runs the arbiter, and so who gets the updates. `fingerprint` is the schema's.
-    `defence` is the name of the rules by which pay may be held or taken back."""
+    the first ask. `oracle` says what an access is: an update, or rows that the `learner` trains on inside the hub.
+    `mode` says who runs the arbiter, and so who gets the updates. `fingerprint` is the schema's. `defence` is the name
+    of the rules by which pay may be held or taken back."""
 
     model: str
     oracle: dict[str, Any]
@@ -47,6 +50,11 @@ class Needs:
     columns: list[str] | None = None
     fingerprint: str | None = None
     defence: str = "none"
+    learner: str = "averaging"
+
+    @property
+    def trains_on_rows(self) -> bool:
+        return bool(self.oracle["kind"] == ROWS)
 
 
 def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
@@ -84,13 +92,17 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
         return "the provider allows other consumers only: ask it, or choose another offer"
     if policy.models is not None and needs.model not in policy.models:
         return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
+    if policy.learners is not None and needs.learner not in policy.learners:
+        return f"the provider does not allow learner.kind = {needs.learner!r}: use {' or '.join(policy.learners)}"
     if policy.modes is not None and needs.mode not in policy.modes:
         return _OTHER_MODE[needs.mode]
     rows = visited_rows(needs.oracle, table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
+        oracle = "oracle.steps or oracle.epochs, or oracle.batch_size"
+        lower = "learner.rows" if needs.trains_on_rows else oracle
         return (
-            f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower oracle.steps "
-            f"or oracle.epochs, or oracle.batch_size to no less than {LEAST_ROWS}"
+            f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower {lower} to no "
+            f"less than {LEAST_ROWS}"
         )
     return None
 
@@ -205,7 +217,7 @@ def _view(caller: Caller, row: Row[Contract, Job, Offer, OfferVersion, Organisat
         job_name=job.name,
         job_state=job.state if contract.state == ContractState.ACTIVE or not theirs else None,
         rows=visited_rows(needs.oracle, version.rows),
-        **{name: job.needs[name] for name in ("model", "mode", "target", "task", "columns", "defence")},
+        **{name: getattr(needs, name) for name in ASKED},
         fingerprint=needs.fingerprint if offer.kind == "site" else None,
         consumer=consumer.slug,
         consumer_name=consumer.name,

@@ -30,14 +30,14 @@ CONSUMERS = (("Tern Card", "tern-card"), ("Pier Payments", "pier-payments"), ("S
 BY_HAND = "coastal-direct"
 """The provider that decides each request itself: the third consumer's job waits for it."""
 DEPOSIT = 5_000_00
+NETWORK: dict[str, Any] = {"model": {"kind": "mlp", "hidden": [16]}, "training": {"halve_every": 60}}
 SPECS: tuple[dict[str, Any], ...] = (
-    {"market": {"budget": "2000.00", "per_round": 5, "seed": 1}, "model": {"kind": "mlp", "hidden": [16]}},
-    {"market": {"budget": "1500.00", "per_round": 4, "seed": 2}, "model": {"kind": "logistic"}},
-    {"market": {"budget": "800.00", "per_round": 4, "seed": 3}, "model": {"kind": "mlp", "hidden": [16]}},
+    {"market": {"budget": "2000.00", "per_round": 5, "seed": 1}, **NETWORK},
+    {"market": {"budget": "1500.00", "per_round": 4, "seed": 2}, "model": {"kind": "auto"}},
+    {"market": {"budget": "800.00", "per_round": 4, "seed": 3}, **NETWORK},
 )
 EVERY: dict[str, Any] = {
     "data": {"target": "fraud"},
-    "training": {"halve_every": 60},
     "stops": [{"kind": "no-progress"}],
     "defence": {"kind": "standard"},
 }

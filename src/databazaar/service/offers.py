@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.learning.asked_rows import refuse_small_table
+from databazaar.models import MODEL_KINDS as UPDATED
 from databazaar.service import files
 from databazaar.service.caller import Caller, own_row
 from databazaar.service.database.tables import Offer, OfferVersion, Organisation, now
@@ -190,6 +191,10 @@ def _refuse_unkept(policy: Policy, kind: str) -> None:
     if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
         said = "only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out"
         raise InvalidError(said, place="epsilon")
+    rowwise = set(policy.models or ()) - set(UPDATED)
+    if kind == "site" and rowwise:
+        said = f"a site answers with updates, and no model {min(rowwise)!r} is trained by them: leave it out of models"
+        raise InvalidError(said, place="models")
 
 
 def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:

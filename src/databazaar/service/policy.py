@@ -7,21 +7,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from databazaar.config.template import kinds_of
+from databazaar.learners.protocol import LEARNERS
 from databazaar.learning.asked_rows import LEAST_ROWS
-from databazaar.models import MODEL_KINDS
+from databazaar.models import MODELS
 from databazaar.service.errors import InvalidError
 from databazaar.service.names import slug_of
 
 MOST_CONSUMERS = 1000
+MODEL_KINDS, LEARNER_KINDS = tuple(kinds_of(MODELS)), tuple(kinds_of(LEARNERS))
 
 _Count = Annotated[int, Field(ge=1, le=10**12)]
 _Epsilon = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class Policy(BaseModel):
-    """`price` is for one access, in minor units. `consumers` are slugs of organisations, `models` kinds, and `modes` of
-    jobs hosted (the hub's arbiter gets the updates) and own (the consumer's does); None allows all. `most_accesses` is
-    for a job, `most_rows` the rows that pass through the model in one ask, of which there are at least `LEAST_ROWS`.
+    """`price` is for one access, in minor units. `consumers` are slugs of organisations, `models` and `learners` kinds,
+    and `modes` of jobs hosted (the hub's arbiter gets the updates) and own (the consumer's does); None allows all.
+    `most_accesses` is for a job, `most_rows` the rows that pass through the model in one ask, or train it, of which
+    there are at least `LEAST_ROWS`.
     `epsilon` is in all and `epsilon_per_consumer` for each: they are kept by a site, from which no answer leaves
     without noise then."""
 
@@ -30,6 +34,7 @@ class Policy(BaseModel):
     price: _Count
     consumers: tuple[str, ...] | None = None
     models: tuple[Literal[MODEL_KINDS], ...] | None = None  # type: ignore[valid-type]
+    learners: tuple[Literal[LEARNER_KINDS], ...] | None = None  # type: ignore[valid-type]
     modes: Annotated[tuple[Literal["hosted", "own"], ...], Field(min_length=1)] | None = None
     most_accesses: _Count | None = None
     most_rows: Annotated[int, Field(ge=LEAST_ROWS, le=10**12)] | None = None

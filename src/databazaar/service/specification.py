@@ -16,46 +16,55 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from databazaar.config.chosen_rules import oracle_settings
-from databazaar.config.market_file import MarketFile, parse_market
-from databazaar.config.sections import DataSettings
+from databazaar.config.chosen_rules import asked_of
+from databazaar.config.market_file import MarketFile, instead_of_rows, learner_of, parse_market, trains_on_rows
 from databazaar.config.toml_text import toml_text
 from databazaar.errors import LedgerError
-from databazaar.learning.asked_rows import ask_cost, refuse_few_rows, refuse_small_table
-from databazaar.models import MODELS
+from databazaar.learning.asked_rows import ROWS, ask_cost, refuse_few_rows, refuse_small_table
 from databazaar.money import Currency
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import InvalidError, as_invalid
 from databazaar.service.members import currency_of
 from databazaar.service.offers import current_version
 from databazaar.service.settings import Settings
-from databazaar.settings import Faults, read
 
 
-def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], most: int) -> None:
+def refuse_out_of_bounds(asked: Mapping[str, Any], tables: Mapping[str, int | None], own: int, most: int) -> None:
     """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
-    offer, None where they are not known: a site then keeps to limits of its own."""
-    if market.learner.kind != "averaging":
-        named = MODELS.find(market.model.kind).learner != "averaging"
-        setting, use = ("model.kind", '"mlp" or another network') if named else ("learner.kind", '"averaging"')
-        kind = market.model.kind if named else market.learner.kind
-        raise InvalidError(
-            f'{setting} = "{kind}" trains on rows, and contracts of this hub are for updates: use {setting} = {use}',
-            place=setting,
-        )
-    oracle = oracle_settings(market)
+    offer, None where they are not known: a site then keeps to limits of its own. A learner that trains on rows goes
+    through the consumer's `own` too."""
     with as_invalid():
-        refuse_few_rows(oracle)
+        refuse_few_rows(asked)
         for offer, rows in tables.items():
             if rows is not None:
                 refuse_small_table(rows, f"the offer {offer}")
+    section, lower = "oracle", "oracle.steps, oracle.epochs or oracle.batch_size"
+    if asked["kind"] == ROWS:
+        section, lower = "learner", "learner.rows"
+        if (cost := asked["passes"] * own) > most:
+            raise InvalidError(
+                f"learner: a round makes {cost:,} visits of your own {own:,} rows, and this hub allows {most:,}: send "
+                "fewer rows"
+            )
     for offer, rows in tables.items():
-        cost = ask_cost(oracle, rows)
+        cost = ask_cost(asked, rows)
         if cost is not None and cost > most:
             raise InvalidError(
-                f"oracle: an ask of the offer {offer} makes {cost:,} row visits, and this hub allows {most:,}: lower "
-                "oracle.steps, oracle.epochs or oracle.batch_size"
+                f"{section}: an ask of the offer {offer} makes {cost:,} row visits, and this hub allows {most:,}: "
+                f"lower {lower}"
             )
+
+
+def refuse_rows_elsewhere(settings: Mapping[str, Any], own: bool) -> None:
+    """Refuses a learner that trains on rows where these stay elsewhere: at sites, or away from the `own` arbiter."""
+    learner, model = learner_of(settings)
+    if trains_on_rows(learner):
+        who = "an own arbiter gets updates alone" if own else "sites answer with updates alone"
+        raise InvalidError(
+            f'learner.kind = "{learner}" trains on rows, and {who}: use {instead_of_rows(model)}, or a hosted job over '
+            "offers of files",
+            place="model.kind",
+        )
 
 
 ROLES = ("holdout", "train", "audit")
@@ -82,6 +91,13 @@ class Composition:
     settings: dict[str, Any]
     links: dict[str, File]
     sellers: tuple[Seller, ...]
+
+    def refuse_out_of_bounds(self, most: int, outputs: int = 1) -> None:
+        """As far as it is known before tables are read."""
+        files = {str(path) for path in (self.parsed.data.holdout, self.parsed.consumer.train)}
+        own = [file.rows for name, file in self.links.items() if name in files]
+        tables = {one.offer.slug: one.version.rows for one in self.sellers}
+        refuse_out_of_bounds(asked_of(self.parsed, outputs), tables, sum(own), most)
 
 
 def compose(session: Session, settings: Settings, job: Job) -> Composition:
@@ -111,13 +127,14 @@ def compose(session: Session, settings: Settings, job: Job) -> Composition:
     whole = _whole(spec, job.name, buyer.name, currency, names)
     if kinds == {"site"} or own:
         whole["engine"] = {"kind": "federated"}
+        refuse_rows_elsewhere(whole, own)
         folder = "." if own else str(Path(settings.federation or "").resolve())  # one's own is reached through the hub
         named = {"consumer": buyer.slug, "contract": job.id} if kinds == {"site"} else {}
         whole["federation"] = {**named, "folder": folder}
     whole["providers"] = providers
-    parsed = _parsed(whole)
-    refuse_out_of_bounds(parsed, {one.offer.slug: one.version.rows for one in sellers}, settings.most_visits)
-    return Composition(parsed, whole, links, tuple(sellers))
+    market = Composition(_parsed(whole), whole, links, tuple(sellers))
+    market.refuse_out_of_bounds(settings.most_visits)
+    return market
 
 
 def name_of(name: str, file: File) -> str:
@@ -128,12 +145,6 @@ def name_of(name: str, file: File) -> str:
 def consumer_files(session: Session, job: Job) -> dict[str, File]:
     """The consumer's files by their roles."""
     return {role: session.get_one(File, id) for role, id in job.files.items()}
-
-
-def data_of(session: Session, job: Job) -> DataSettings | None:
-    """How the tables of a draft are to be read; None where its settings do not say it."""
-    names = {role: name_of(role, file) for role, file in consumer_files(session, job).items()}
-    return read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
 
 
 def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:

@@ -11,20 +11,21 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from databazaar.codes import Code
-from databazaar.config.chosen_rules import oracle_settings
+from databazaar.config.chosen_rules import asked_of
 from databazaar.config.market_file import MarketFile
 from databazaar.config.sections import DataSettings
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
+from databazaar.models import Columns
 from databazaar.service import contracts, files, specification
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import File, Job, Organisation
+from databazaar.service.database.tables import Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.jobs import job_to_change
 from databazaar.service.lifecycle import JobState, enter
 from databazaar.service.settings import Settings
-from databazaar.service.specification import Composition, compose, data_of
+from databazaar.service.specification import Composition, compose
 from databazaar.service.table_reader import read_apart
 
 UNOPENED = Code("arbiter-never-opened")
@@ -70,10 +71,12 @@ MOST_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a hold-out gives: the feature columns that every table must have, and the schema as JSON."""
+    """What a hold-out gives: the feature columns that every table must have, the schema as JSON, and how many outputs a
+    model of it has: one for each class."""
 
     columns: list[str]
     schema: dict[str, Any]
+    outputs: int
 
 
 def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, Fitted | None]:
@@ -83,9 +86,10 @@ def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, 
     if job.mode == "own":
         refuse_unverifiable(market.parsed)
     data = market.parsed.data
-    fitted = _fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
+    fitted = _fit_holdout(settings, market)
     if fitted is None:
         return market, None
+    market.refuse_out_of_bounds(settings.most_visits, fitted.outputs)
     wanted = [*fitted.columns, data.target]
     for seller in market.sellers:
         there = {column["name"] for column in seller.version.columns}
@@ -99,35 +103,41 @@ def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, 
     return market, fitted
 
 
-def _fit_holdout(settings: Settings, data: DataSettings, file: File | None) -> Fitted | None:
+def _fit_holdout(settings: Settings, market: Composition) -> Fitted | None:
     """What a hold-out gives, which is read once for all who ask; None where it is not looked at here."""
+    data = market.parsed.data
+    file = market.links.get(data.holdout.as_posix())
     if file is None or file.size > MOST_BYTES:
         return None
-    return _fit(settings, settings.file(file.digest, file.suffix), file.digest, file.name, file.organisation_id, data)
+    path, model = settings.file(file.digest, file.suffix), market.parsed.built("model")
+    return _fit(settings, path, file.digest, file.name, file.organisation_id, data, model)
 
 
 @lru_cache(maxsize=16)
-def _fit(settings: Settings, path: Path, digest: str, name: str, whose: str, data: DataSettings) -> Fitted:
-    return Fitted(**read_apart(settings, fitted_to, path, digest, data, name=name, whose=whose))
+def _fit(settings: Settings, path: Path, digest: str, name: str, whose: str, data: DataSettings, model: Any) -> Fitted:
+    return Fitted(**read_apart(settings, fitted_to, path, digest, data, model, name=name, whose=whose))
 
 
-def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
-    """How the job would encode tables; for a process of its own."""
+def fitted_to(path: Path, digest: str, data: DataSettings, model: Any) -> dict[str, Any]:
+    """How the job would encode tables, which its model must fit; for a process of its own."""
     from databazaar.config.market_data import fit_schema, read_labelled
+    from databazaar.data.tree_features import encoding_of, with_places
 
     table = read_labelled(data, path)
     if table.digest != digest:
         raise BazaarError(f"{path}: the file is not what was uploaded any more: upload it again")
     schema = fit_schema(data, table)
-    return {"columns": list(schema.columns), "schema": schema.to_dict()}
+    model.shape(encoding_of(schema, model.kind).width)
+    if isinstance(model, Columns):
+        with_places(model, schema)
+    return {"columns": list(schema.columns), "schema": schema.to_dict(), "outputs": schema.outputs}
 
 
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
     """Reads the tables of a draft before `submit`, which uses the result while others wait to write."""
     job = job_to_change(session, caller, job_id, lock=False)
-    data, holdout = data_of(session, job), job.files.get("holdout")
-    if job.state == JobState.DRAFT and data is not None and holdout is not None:
-        _fit_holdout(settings, data, session.get_one(File, holdout))
+    if job.state == JobState.DRAFT:
+        _fit_holdout(settings, compose(session, settings, job))
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
@@ -157,8 +167,10 @@ def _needs_of(settings: Settings, job: Job, market: MarketFile, fitted: Fitted |
         columns = fitted.columns
         if market.engine.kind == "federated":
             fingerprint = _keep_schema(settings, job, fitted.schema)
-    kind, oracle, defence = market.model.kind, oracle_settings(market), market.defence.kind
-    return contracts.Needs(kind, oracle, job.mode, data.target, data.task, columns, fingerprint, defence)
+    kind, asked, defence = market.model.kind, asked_of(market), market.defence.kind
+    return contracts.Needs(
+        kind, asked, job.mode, data.target, data.task, columns, fingerprint, defence, market.learner.kind
+    )
 
 
 def _keep_schema(settings: Settings, job: Job, schema: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ from databazaar.learning.torch_state import one_thread
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.parties import Consumer
-from databazaar.training.boosting import BoostingTraining, features, untrained
+from databazaar.training.boosting import BoostingTraining, features, refuse_large_trees, untrained
 from databazaar.training.newton import HESSIAN, LINEAR, with_ridge
 from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
@@ -161,6 +161,7 @@ class BlendTraining:
 def begun(rule: Blending, consumer: Consumer) -> Blend:
     """No tree yet, and the linear model of the buyer's training rows."""
     trees, design = untrained(consumer), design_of(consumer)
+    refuse_large_trees(rule, trees)
     problem = problem_of(rule, consumer, trees)
     linear = problem.nothing.linear
     linear[:, -1] = torch.from_numpy(trees.start)

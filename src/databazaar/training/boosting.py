@@ -33,6 +33,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.data.memory_limits import memory
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import binary_cross_entropy, squared_error
@@ -82,9 +83,24 @@ def untrained(consumer: Consumer) -> Ensemble:
     return Ensemble(bins, objective, objective.start(y))
 
 
+def refuse_large_trees(rule: Boosting, begun: Ensemble, room: int | None = None) -> None:
+    """While a tree grows, each of its leaves has sums by feature and bin."""
+    room, leaves = memory() if room is None else room, rule.leaves or LEAVES[-1]
+    size = leaves * 3 * begun.bins.features * begun.bins.width * np.dtype(np.float64).itemsize
+    if size > room:
+        raise BazaarError(
+            f"learner: trees of {leaves:,} leaves over {begun.bins.features:,} features take {size / 2**30:,.1f} GiB "
+            f"of the {room / 2**30:,.1f} GiB that this machine has: lower learner.leaves, or name fewer columns in "
+            "data.features",
+            place="learner.leaves",
+        )
+
+
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of several parties, one party after the other, `sizes` of each."""
+    """Rows of several parties, one party after the other, `sizes` of each. Those of the first `counted` parties are
+    what a leaf must have `min_rows` of: with the buyer's own in the number, who knows these could make leaves in which
+    a single bought row is left to be read."""
 
     binned: Binned
     scores: Numbers
@@ -93,13 +109,14 @@ class _Rows:
     aside: NDArray[np.bool_]
     """No tree is ever grown on these: they judge."""
     sizes: Sequence[int]
+    counted: int
 
     def at(self, places: NDArray[np.bool_]) -> _Rows:
         """Those at some places."""
         ends = np.cumsum([0, *self.sizes])
         sizes = [int(places[start:end].sum()) for start, end in pairwise(ends)]
         binned, scores, y = self.binned[places], self.scores[places], self.y[places]
-        return _Rows(binned, scores, y, self.weight[places], self.aside[places], sizes)
+        return _Rows(binned, scores, y, self.weight[places], self.aside[places], sizes, self.counted)
 
 
 @dataclass
@@ -249,7 +266,7 @@ class BoostingTraining:
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
         while True:
-            rows_alone = _Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)])
+            rows_alone = _Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)], 1)
             grown = self._trees(ensemble, rows_alone, self.rule.leaves or USUAL)
             ensemble = ensemble.appended([each.tree for each in grown])
             ensemble.add_to(scores, binned, len(ensemble.rounds) - 1)
@@ -268,16 +285,17 @@ class BoostingTraining:
         binned, scores = (np.concatenate([each[part] for each in looked]) for part in (0, 1))
         key = oracle_key(self.seed, 0, "set aside")
         aside = np.concatenate([one_in(ASIDE, key + i, places) for i, _, places in tables])
-        return _Rows(binned, scores, y, weight, aside, sizes)
+        return _Rows(binned, scores, y, weight, aside, sizes, len(counted))
 
     def _trees(self, ensemble: Ensemble, rows: _Rows, leaves: int) -> list[Grown]:
         """One a class."""
         gradients, hessians = ensemble.objective.gradients(rows.scores, rows.y, rows.weight)
         grid = Grid.of(float(np.abs(gradients).max()), float(hessians.max()), len(rows.y))
         columns, bins, growth = columns_of(rows.binned), ensemble.bins, replace(self._growth, leaves=leaves)
+        bought = sum(rows.sizes[: rows.counted])
         return [
             grow(
-                LocalRows(columns, gradients[:, place], hessians[:, place], grid, bins.width, rows.sizes),
+                LocalRows(columns, gradients[:, place], hessians[:, place], grid, bins.width, rows.sizes, bought),
                 growth,
                 bins.categorical,
             )

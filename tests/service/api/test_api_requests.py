@@ -53,7 +53,7 @@ def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: C
 
         assert shell("requests").output.splitlines() == [
             f"{request.id}  buyer asks for south-ward (version 1), 0.05 EUR an access",
-            "  predicts 'late' (classification) by a logistic from distance, weight, vehicle",
+            "  predicts 'late' (classification) by model logistic from distance, weight, vehicle",
             "  an ask goes through 32 rows; hosted: the hub's arbiter gets your updates",
             "  defence none",
             f"  schema {request.fingerprint[:12]}: bazaar jobs requests {request.id} --schema schema.json",

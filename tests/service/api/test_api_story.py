@@ -24,6 +24,7 @@ from databazaar.cli import hub_access as connecting
 from databazaar.cli.app import app
 from databazaar.client import Hub, HubError
 from databazaar.client.receipts import verify
+from databazaar.runs.trained import load_model
 from databazaar.service import credentials, members
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
@@ -52,6 +53,14 @@ id = "north-sales"
 [[providers]]
 id = "south-sales"
 """
+
+
+SELLERS = ("north", "south")
+TRAINED = (
+    "predict {folder}/model {folder}/new.csv --out {folder}/predictions.csv",
+    "evaluate {folder}/model {folder}/new.csv --out {folder}/evaluation",
+)
+"""What is done with a model from its folder alone."""
 
 
 @dataclass
@@ -209,11 +218,48 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
     assert "<html" in (story.folder / "got" / f"{job['id']}-report.html").read_text()
 
 
+def test_a_model_that_is_trained_on_rows(story: Story, tmp_path: Path) -> None:
+    """`auto`, which `bazaar init` writes, from the submission to the receipt, and to what is done with the model."""
+    (tmp_path / "holdout.csv").write_bytes(table(9))
+    trains = MARKET.partition("[model]")[0] + '[model]\nkind = "auto"\n[defence]\nkind = "standard"\n'
+    (tmp_path / "market.toml").write_text(trains + "".join(f'[[providers]]\nid = "{one}-sales"\n' for one in SELLERS))
+    with story.hub("buyer") as buyer, story.hub("south") as south:
+        job = json.loads(story.shell("jobs", "submit", str(tmp_path / "market.toml"), "--json").output)
+        (request,) = south.requests()
+        assert (request.model, request.learner, request.trains_on_rows, request.rows) == ("auto", "blending", True, 60)
+        told = story.shell("jobs", "requests", slug="south").output
+        assert "an access buys up to 60 rows of the table, which train the model inside the hub" in told
+        assert "learner blending; hosted: no row leaves the hub" in told
+        south.decide(request.id, True)
+        quote = buyer.quote(job["id"])
+        assert quote.quote["accesses"]["median"] == 8 and quote.quote["defence"].startswith("standard")
+        buyer.deposit(quote.escrow)
+        buyer.fund(job["id"])
+        assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
+        over, rounds = buyer.job(job["id"]), buyer.rounds(job["id"])
+        assert rounds[-1]["asked"] == 40 and rounds[-1]["utility"] > 0.5
+        receipts = [one for one in south.receipts() if one.body["job"] == job["id"]]
+        assert [one.body["run_head"] for one in receipts] == [over.run_head]
+        buyer.download(job["id"], "model", tmp_path / "model.zip")
+        buyer.download(job["id"], "statement.json", tmp_path / "statement.json")
+        assert json.loads((tmp_path / "statement.json").read_text())["closed"]
+    with zipfile.ZipFile(tmp_path / "model.zip") as packed:
+        packed.extractall(tmp_path)
+    (tmp_path / "new.csv").write_bytes(table(11, rows=400))
+    for command in TRAINED:
+        done = CliRunner().invoke(app, command.format(folder=tmp_path).split())
+        assert done.exit_code == 0, done.output
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 401
+    refused = CliRunner().invoke(app, ["export", str(tmp_path / "model")])
+    assert "holds no boosted trees alone" in str(refused.exception) and "bazaar predict" in str(refused.exception)
+    assert load_model(tmp_path / "model").card.model_hash == over.model_hash
+
+
 def _decided_from_the_shell(story: Story, request: Any) -> None:
     """By a provider whose file is at the hub: it is told what is predicted, and sees no schema."""
     told = story.shell("jobs", "requests", slug="south").output
     assert f"{request.id}  buyer asks for south-sales (version 1), 0.05 EUR an access" in told
-    assert "predicts 'late' (classification) by a logistic from distance, weight, vehicle" in told
+    assert "predicts 'late' (classification) by model logistic from distance, weight, vehicle" in told
     assert "rows; hosted: the hub's arbiter gets your updates" in told and "schema" not in told
     assert json.loads(story.shell("jobs", "requests", "--json", slug="south").output) == [
         request.model_dump(mode="json")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import DatabaseError
 
 from databazaar.errors import BazaarError
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Table
+from databazaar.service.database.tables import Offer, Table
 from databazaar.service.database.upgrade import current, newest, require_current, upgrade
+from databazaar.service.settings import Settings
+from desk_market import desk_market
 from small_books import deposit, emptied, join
 
 
@@ -46,6 +48,18 @@ def test_an_empty_database_gets_the_tables(database: Database) -> None:
         session.execute(text("DELETE FROM journal_postings"))
 
 
+def test_offers_of_before_allow_updates_alone(sqlite_database: Database, settings: Settings) -> None:
+    market = desk_market(sqlite_database, settings)
+    with sqlite_database.begin() as session:
+        policy = dict(market.offer(session, "north", most_accesses=7).policy)
+        policy.pop("learners")
+        session.execute(update(Offer).values(policy=policy))
+        session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    assert upgrade(sqlite_database) == newest()
+    with sqlite_database.read() as session:
+        assert session.scalars(select(Offer.policy)).one() == {**policy, "learners": ["averaging"]}
+
+
 def test_a_newer_database_is_left_alone(sqlite_database: Database) -> None:
     with sqlite_database.begin() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -58,8 +72,8 @@ def test_a_newer_database_is_left_alone(sqlite_database: Database) -> None:
 def test_an_older_database_is_refused_with_the_remedy(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.service.database.upgrade.newest", lambda: "0002")
-    with pytest.raises(BazaarError, match=r"at version 0001 and this databazaar needs 0002.*`bazaar serve upgrade`"):
+    monkeypatch.setattr("databazaar.service.database.upgrade.newest", lambda: "0003")
+    with pytest.raises(BazaarError, match=r"at version 0002 and this databazaar needs 0003.*`bazaar serve upgrade`"):
         require_current(sqlite_database)
 
 

@@ -120,7 +120,9 @@ def asked_for(buyer: Person) -> str:
     page.get_by_label("Name of the job").fill("Which deliveries are late")
     page.get_by_label("Hold-out").set_input_files(holdout)  # type: ignore[arg-type]
     page.get_by_label("Target", exact=True).fill("late")
-    page.get_by_label("Model").select_option("logistic")
+    expect(page.get_by_label("Model", exact=True)).to_have_value("auto")
+    page.get_by_text("Settings of the model and its learner").click()
+    page.get_by_label("Learner: rows").fill("40")
     page.get_by_label("Budget").fill("4 thousand")
     page.get_by_label("Freight of the south").check()
     buyer.press("Make a draft")
@@ -146,6 +148,8 @@ def approved(north: Person) -> None:
     page = north.goto("/requests")
     expect(page.get_by_role("heading", name="Harbour Bank asks for Deliveries of the north")).to_be_visible()
     assert "4,000" not in page.content(), "the budget is not the provider's to see"
+    expect(page.get_by_text("up to 40 rows of your table")).to_be_visible()
+    expect(page.get_by_text("with a model of kind auto, trained by blending")).to_be_visible()
     north.look()
     north.by_keyboard(page.get_by_role("button", name="Agree"))
     expect(page.get_by_role("status")).to_contain_text("Agreed")

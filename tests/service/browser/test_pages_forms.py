@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from databazaar.service import credentials, jobs, members, outbox
-from databazaar.service.database.tables import Outgoing, now
+from databazaar.service.database.tables import Job, Outgoing, now
 from databazaar.service.http.cookies import cookie_name
 from databazaar.service.lifecycle import JobState, enter, locked_job
 from desk_market import SPEC, table
@@ -238,18 +238,50 @@ def test_a_job_by_form_in_either_mode(visit: Callable[..., Visitor]) -> None:
     assert kept and "The draft is made" in buyer.sees(buyer.post("/jobs", **form, holdout_id=kept[1]))
 
 
+def test_settings_of_a_model_and_its_learner_in_the_form(market: PageMarket, visit: Callable[..., Visitor]) -> None:
+    """They come from the declarations, and what does not fit is told at its field."""
+    buyer = visit("buyer")
+    form = {"name": "Trees", "target": "late", "budget": "10", "offers": ["south-sales"], "model": "trees"}
+    holdout = {"holdout": ("rows.csv", table(9, 120))}
+    given = {"model_rising": "distance, weight", "learner_leaves": "15", "learner_rate": "0.2", "learner_rows": "40"}
+    new = buyer.get("/jobs/new").text
+    assert '<option value="auto" selected>auto: trees and a linear model' in new and "boosting: boosted trees" in new
+    made = buyer.post("/jobs", holdout, **form, **given)
+    assert "<dd>trees<" in buyer.sees(made)
+    with market.database.read() as session:
+        spec = session.scalars(select(Job.spec).where(Job.name == "Trees")).one()
+    assert spec["model"] == {"kind": "trees", "rising": ["distance", "weight"]}
+    assert spec["learner"] == {"leaves": 15, "rate": 0.2, "rows": 40}
+    page = buyer.get(f"{made.headers['location']}/change").text
+    assert 'value="distance, weight"' in page and 'name="learner_leaves" aria' in page and 'value="0.2"' in page
+    for name, typed, words in (
+        ("learner_rows", "31", "must go over at least 32"),
+        ("learner_ridge", "1", "remove ridge or change the kind"),
+        ("learner_leaves", "many", "must be"),
+        ("model_rising", "height", "which is no feature column"),
+    ):
+        refused = buyer.post("/jobs", holdout, **form, **{name: typed})
+        assert refused.status_code == 422 and f'id="e-{name}"' in refused.text and words in refused.text, name
+    changed = buyer.post(f"{made.headers['location']}/change", holdout, **{**form, "model": "mlp"}, model_hidden="[8]")
+    assert "The draft is changed" in buyer.sees(changed)
+    with market.database.read() as session:
+        spec = session.scalars(select(Job.spec).where(Job.name == "Trees")).one()
+    assert spec["model"] == {"kind": "mlp", "hidden": [8]} and "learner" not in spec
+
+
 def test_an_offer_from_new_to_withdrawn(market: PageMarket, visit: Callable[..., Visitor]) -> None:
     north = visit("north")
     terms = {
         "price": "0.10",
         "approval": "automatic",
-        "models": ["mlp"],
+        "models": ["mlp", "auto"],
+        "learners": ["blending", "averaging"],
         "consumers": "buyer, rival",
     }
     file = {"file": ("rows.csv", table(3))}
     made = north.post("/offers", file, name="More", slug="more", **terms)
     path = made.headers["location"]
-    assert "buyer</bdi>, <bdi>rival" in north.sees(made)
+    assert "buyer</bdi>, <bdi>rival" in north.sees(made) and "<dd>blending, averaging</dd>" in north.sees(made)
     assert 'id="e-slug"' in north.post("/offers", file, name="More", slug="More!", **terms).text
     assert "Version 2 is offered" in north.sees(north.post(f"{path}/versions", file))
     assert 'id="e-file"' in north.post(f"{path}/versions").text

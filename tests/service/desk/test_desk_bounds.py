@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.learning.asked_rows import LEAST_ROWS, ask_cost, distinct_rows, visited_rows
+from databazaar.learning.asked_rows import LEAST_ROWS, ask_cost, distinct_rows, rows_asked, visited_rows
 from databazaar.learning.oracles import build_oracle
-from databazaar.service import jobs, offers, submission
+from databazaar.service import contracts, jobs, offers, submission
 from databazaar.service.errors import InvalidError
 from databazaar.service.policy import Policy
+from databazaar.service.specification import refuse_out_of_bounds
 from desk_market import SPEC, DeskMarket, table
 
 FEW: list[tuple[dict[str, Any], int]] = [
@@ -87,19 +88,81 @@ def test_the_work_of_a_round_is_bounded_by_the_operators_figure(small: DeskMarke
         drafted(small, "hosted", oracle={"kind": "full-gradient"})
 
 
+BY_LEARNER: dict[str, dict[str, Any]] = {
+    "in-run": {"learner": {"kind": "in-run"}},
+    "newton": {"learner": {"kind": "newton"}},
+    "boosting": {"model": {"kind": "trees"}},
+    "blending": {"model": {"kind": "auto"}},
+}
+
+
+@pytest.mark.parametrize("kind", BY_LEARNER)
+def test_every_learner_is_asked_for_by_its_rows(small: DeskMarket, kind: str) -> None:
+    """`rows` is a bound: the tables have 60 rows each."""
+    spec = BY_LEARNER[kind]
+    job_id = drafted(small, "hosted", oracle=None, **spec)
+    with small.database.begin() as session:
+        submission.submit(session, small["buyer"], small.settings, job_id)
+        (contract,) = contracts.own_contracts(session, small["north"])
+    assert (contract.learner, contract.trains_on_rows, contract.rows) == (kind, True, 60)
+    few = {**spec, "learner": {**spec.get("learner", {}), "rows": 31}}
+    with pytest.raises(InvalidError) as refused:
+        drafted(small, "hosted", oracle=None, **few)
+    assert str(refused.value) == (
+        "learner: an ask goes over 31 of a provider's rows, and it must go over at least 32: raise learner.rows to 32"
+    )
+    assert refused.value.place == "learner.rows"
+
+
+def test_what_a_learner_does_with_rows_is_bounded_too(small: DeskMarket) -> None:
+    """Ten trees, the first of which is tried in three sizes, on 60 rows of the offer and 80 of the hold-out; and of
+    three classes three trees each."""
+    trees: dict[str, Any] = {"model": {"kind": "trees"}, "learner": {"trees": 10}, "oracle": None}
+    small.settings = replace(small.settings, most_visits=12 * 80)
+    assert drafted(small, "hosted", **trees)
+    small.settings = replace(small.settings, most_visits=12 * 80 - 1)
+    with pytest.raises(InvalidError) as refused:
+        drafted(small, "hosted", **trees)
+    assert str(refused.value) == (
+        "learner: a round makes 960 visits of your own 80 rows, and this hub allows 959: send fewer rows"
+    )
+    with pytest.raises(InvalidError) as refused:
+        refuse_out_of_bounds(rows_asked(4096, 12), {"north-sales": 60}, 0, 719)
+    assert str(refused.value) == (
+        "learner: an ask of the offer north-sales makes 720 row visits, and this hub allows 719: lower learner.rows"
+    )
+    small.settings = replace(small.settings, most_visits=12 * 80)
+    job_id = drafted(small, "hosted", **{**trees, "data": {"target": "vehicle"}})
+    with pytest.raises(InvalidError, match="makes 2,880 visits of your own"), small.database.begin() as session:
+        submission.submit(session, small["buyer"], small.settings, job_id)
+
+
 @pytest.mark.parametrize(
-    ("spec", "sentence"),
+    ("spec", "learner", "instead"),
     [
-        (
-            {"model": {"kind": "trees"}},
-            '"trees" trains on rows, .*: use model.kind = "mlp" or another',
-        ),
-        ({"learner": {"kind": "in-run"}}, 'learner.kind = "in-run" trains on rows, .*: use learner.kind = "averaging"'),
+        ({"model": {"kind": "auto"}}, "blending", 'model.kind = "mlp" or another network'),
+        ({"learner": {"kind": "newton"}}, "newton", 'learner.kind = "averaging"'),
     ],
 )
-def test_a_learner_of_rows_is_refused(small: DeskMarket, spec: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InvalidError, match=sentence):
+def test_rows_that_stay_elsewhere_train_nothing(
+    small: DeskMarket, spec: dict[str, Any], learner: str, instead: str
+) -> None:
+    """With an own arbiter, and at sites."""
+    said = f'learner.kind = "{learner}" trains on rows, and {{}} updates alone: use {instead}, or a hosted job over '
+    with pytest.raises(InvalidError) as refused:
+        drafted(small, "own", oracle=None, **spec)
+    assert str(refused.value) == said.format("an own arbiter gets") + "offers of files"
+    small.settings = replace(small.settings, federation=Path("/srv/federation"))
+    columns = [{"name": "late", "kind": "number"}]
+    about: dict[str, Any] = {"name": "Site", "site": "north-sales", "columns": columns, "slug": "sales"}
+    with small.database.begin() as session:
+        with pytest.raises(InvalidError, match="a site answers with updates, and no model 'auto' is trained by them"):
+            policy = Policy(price=5, models=("auto", "mlp"))
+            offers.make_offer(session, small["north"], small.settings, policy=policy, **about)
+        offers.make_offer(session, small["north"], small.settings, policy=Policy(price=5), **about)
+    with pytest.raises(InvalidError) as refused:
         drafted(small, "hosted", oracle=None, **spec)
+    assert str(refused.value) == said.format("sites answer with") + "offers of files"
 
 
 @given(

@@ -40,7 +40,8 @@ def asked_of(session: Session, caller: Caller) -> list[shapes.Contract]:
 
 def submitted(market: DeskMarket, session: Session, *chosen: str, **spec: Any) -> Job:
     holdout = market.upload(session, "buyer", table(9, 80))
-    given: dict[str, Any] = {"spec": {**SPEC, **spec}, "files": {"holdout": holdout}, "offers": chosen}
+    whole = {name: section for name, section in {**SPEC, **spec}.items() if section is not None}
+    given: dict[str, Any] = {"spec": whole, "files": {"holdout": holdout}, "offers": chosen}
     job = jobs.draft(session, market["buyer"], market.settings, name="Late parcels", **given)
     return submission.submit(session, market["buyer"], market.settings, job.id)
 
@@ -64,6 +65,31 @@ def test_what_policies_decide_at_once(small: DeskMarket) -> None:
         "an ask goes through 40 rows, and the provider allows 39: lower oracle.steps or oracle.epochs, or "
         "oracle.batch_size to no less than 32",
     )
+
+
+def test_an_offer_for_updates_is_no_offer_of_rows(small: DeskMarket) -> None:
+    """A policy names the learners that it allows; without any, it allows all. Contracts name theirs."""
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        small.offer(session, "north", 2, "updates", learners=["averaging"])
+        small.offer(session, "south", 3, "short", most_rows=39)
+        chosen = ("north-sales", "north-updates", "south-short")
+        trees: dict[str, Any] = {"model": {"kind": "trees"}, "oracle": None}
+        job = submitted(small, session, *chosen, **trees)
+        found = {view.offer: view.reason for view in contracts.own_contracts(session, small["buyer"], job.id)}
+        assert found["north-sales"] == "" and job.state == "agreed"
+        assert found["north-updates"] == ("the provider does not allow learner.kind = 'boosting': use averaging")
+        assert found["south-short"] == (
+            "an ask goes through 60 rows, and the provider allows 39: lower learner.rows to no less than 32"
+        )
+        again = submitted(small, session, *chosen, **trees, learner={"rows": 39})
+        states = {view.offer: view.state for view in contracts.own_contracts(session, small["buyer"], again.id)}
+        assert states["south-short"] == "agreed"
+        updates = submitted(small, session, *chosen)
+        (made, *_) = contracts.own_contracts(session, small["buyer"], updates.id)
+        assert (made.learner, made.trains_on_rows) == ("averaging", False)
+        with pytest.raises(InvalidError, match="policy: learners"):
+            small.offer(session, "north", 4, "none", learners=["stacking"])
 
 
 def test_where_nobody_agrees_the_job_has_failed(small: DeskMarket) -> None:

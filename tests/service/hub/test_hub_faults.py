@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pyte
 FEW = {
     "sqlite": [
         Point("hub", "statement", 30),
-        Point("runner", "round", 5, "network"),
+        Point("runner", "round", 5, "rows"),
         Point("runner", "round", 20, "dropping"),
         Point("settler", "statement", 12),
         Point("settler", "statement", 25),
@@ -23,7 +23,7 @@ FEW = {
     "postgresql": [
         Point("database", "time", 200),
         Point("runner", "statement", 40),
-        Point("forkserver", "round", 8, "network"),
+        Point("forkserver", "round", 8, "rows"),
         Point("settler", "statement", 18),
         Point("settler", "statement", 30),
     ],

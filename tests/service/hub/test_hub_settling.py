@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -10,6 +13,8 @@ from sqlalchemy import select
 from databazaar.client.receipts import verify
 from databazaar.config.jobs import market_job
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.lightgbm_file import export_lightgbm
+from databazaar.runs.trained import load_run
 from databazaar.service import jobs, journal, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Receipt
@@ -108,6 +113,54 @@ def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -
     assert market.job("plain").state == "failed" and wrong_with_books(market) is None
 
 
+def test_every_learner_of_rows_is_played_and_settled(
+    sqlite_database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    """`auto` is what the other tests of jobs on rows are about. Trees can be taken away as LightGBM's."""
+    specs: dict[str, dict[str, Any]] = {
+        "in-run": {"model": {"kind": "mlp", "hidden": [4]}, "learner": {"kind": "in-run", "rows": 40}},
+        "newton": {"model": {"kind": "logistic"}, "learner": {"kind": "newton"}},
+        "boosting": {"model": {"kind": "trees", "rising": ["distance"]}},
+    }
+    market = hub_market(sqlite_database, settings, ())
+    for kind, spec in specs.items():
+        every = {"market": {"budget": "0.40", "per_round": 2, "seed": 3}, "data": SPECS["plain"]["data"]}
+        market.add(kind, {**every, **spec, "defence": {"kind": "standard"}})
+        with market.database.begin() as session:
+            write_market(session, market.settings, session.get_one(Job, market.jobs[kind]))
+        assert runner.attempt(market.settings, market.jobs[kind]) == 0
+        to_settling(market, kind)
+        assert settle(market.database, market.settings, market.jobs[kind]) == JobState.SETTLED
+    assert wrong_with_books(market) is None
+    assert export_lightgbm(load_run(market.run("boosting")), tmp_path / "model.txt") is not None
+
+
+def test_a_runner_counts_a_rounds_work_once_it_knows_the_tables(sqlite_database: Database, settings: Settings) -> None:
+    """46 passes over 60 rows of each provider, and over the buyer's own 80, of which 17 are kept for the end."""
+    market = hub_market(sqlite_database, settings, ("rows",))
+    with market.database.begin() as session:
+        write_market(session, market.settings, session.get_one(Job, market.jobs["rows"]))
+    allowed = 46 * 63
+    assert runner.attempt(replace(market.settings, most_visits=allowed - 1), market.jobs["rows"]) == 2
+    why = str(runner.why_failed(market.settings, market.jobs["rows"], 2))
+    assert why == "learner: a round makes 2,898 visits of your own 63 rows, and this hub allows 2,897: send fewer rows"
+    assert not market.run("rows").exists()
+    assert runner.attempt(replace(market.settings, most_visits=allowed), market.jobs["rows"]) == 0
+    assert RunFolder(market.run("rows")).finished
+
+
+def test_a_run_by_another_learner_than_agreed_pays_nobody(market: HubMarket) -> None:
+    """Its ledger holds, and its providers have agreed to other accesses."""
+    play(market, None)
+    with market.database.begin() as session:
+        job = session.get_one(Job, market.jobs["plain"])
+        job.needs = {**job.needs, "learner": "boosting"}
+    with pytest.raises(UnsoundError, match="its learner is not the one that the contracts name"):
+        settle(market.database, market.settings, market.jobs["plain"])
+    held = market.job("plain")
+    assert (held.state, held.reason_code, held.paid) == ("settling", UNSOUND, None)
+
+
 def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(market: HubMarket) -> None:
     play(market, None)
     ledger = market.run("plain") / "ledger.sqlite"
@@ -143,10 +196,10 @@ def test_the_operator_refunds_a_ledger_that_is_lost(market: HubMarket) -> None:
 
 
 def test_the_ledger_of_another_job_pays_nobody(market: HubMarket) -> None:
-    market.add("network", buyer="buyer")
-    play(market, 2, "network")
+    market.add("rows", buyer="buyer")
+    play(market, 2, "rows")
     to_settling(market)
-    shutil.copytree(market.run("network"), market.run("plain"))
+    shutil.copytree(market.run("rows"), market.run("plain"))
     with pytest.raises(UnsoundError, match="run is not the run of this job but another's"):
         settle(market.database, market.settings, market.jobs["plain"])
 

@@ -116,7 +116,7 @@ def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
     market = hub_market(sqlite_database, settings, ())
     market.add("long", {**SPEC, "market": {"budget": "4.00", "per_round": 2, "seed": 6}})
     alone = run_alone(market, "long", tmp_path / "long")
-    market.add("network", buyer="rival")
+    market.add("rows", buyer="rival")
     market.settings = replace(market.settings, runners=1, turn=0.0)
     hub = Supervisor(market.settings, market.database)
     hub.start()
@@ -124,7 +124,7 @@ def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
     hub.settings = replace(market.settings, turn=600.0)
     market.wait(market.over)
     hub.stop()
-    assert market.job("network").state == "settled"
+    assert market.job("rows").state == "settled"
     assert market.job("long").attempts == 0 and outcome_of_run(market.run("long")) == alone
     assert wrong_with_books(market) is None
 

@@ -38,7 +38,7 @@ def hosted(own: OwnMarket, **market: Any) -> RunFolder:
     with own.market.database.begin() as session:
         path = write_market(session, settings, locked_job(session, job_id))
     path.write_text(path.read_text() + '\n[engine]\nkind = "loop"\n')
-    runner.play(settings.job_folder(job_id), settings.run_folder(job_id), job_id)
+    runner.play(settings.job_folder(job_id), settings.run_folder(job_id), job_id, settings.most_visits)
     return RunFolder(settings.run_folder(job_id))
 
 

@@ -145,5 +145,6 @@ def _parts(of_each: Numbers, tree: Tree, values: Numbers, growth: Growth) -> Num
     weight = tree.leaf_sums[:, H] + growth.l2
     free = tree.leaf_sums[:, 0] / weight
     taken = np.where(values == free, 0.0, values - free)
-    share = of_each[..., N] / np.maximum(tree.leaf_sums[:, N], 1)
-    return growth.rate * (of_each[..., 0] / weight + taken * share)
+    share = of_each[..., N] / np.maximum(of_each.sum(0)[:, N], 1)
+    parts: Numbers = growth.rate * (of_each[..., 0] / weight + taken * share)
+    return parts

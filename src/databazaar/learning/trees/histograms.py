@@ -5,7 +5,7 @@ over the round's rows needs more than the 53 bits of a float64 (a gradient keeps
 rows: 36 for 100,000 rows; a hessian keeps 21). Additions then have no rounding. So the order of rows and parties, how
 rows are divided among parties, the number of threads and the difference of two sums make no bit of difference.
 
-A node's sums are float64 [3, features, bins]: gradients, hessians, rows.
+A node's sums are float64 [3, features, bins]: gradients, hessians, rows. Of some parties rows are not counted.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Source(Protocol):
         ...
 
     def totals(self, nodes: Sequence[int]) -> Numbers:
-        """Sums of each party over the rows of nodes [parties, nodes, 3]."""
+        """Sums of each party over the rows of nodes [parties, nodes, 3]. Here every row counts."""
         ...
 
 
@@ -101,10 +101,19 @@ class LocalRows:
     """The rows of one party or of several, one party's after the other's, on this machine."""
 
     def __init__(
-        self, columns: Binned, gradients: Numbers, hessians: Numbers, grid: Grid, width: int, sizes: Sequence[int] = ()
+        self,
+        columns: Binned,
+        gradients: Numbers,
+        hessians: Numbers,
+        grid: Grid,
+        width: int,
+        sizes: Sequence[int] = (),
+        counted: int | None = None,
     ) -> None:
-        """`columns`: bins [features, rows]; `width`: bins of the widest feature; `sizes`: the rows of each party."""
+        """`columns`: bins [features, rows]; `width`: bins of the widest feature; `sizes`: the rows of each party. Only
+        the first `counted` count as rows of a node; None counts all."""
         self.features, self._count = columns.shape
+        self._counted = self._count if counted is None else counted
         self._sizes = tuple(sizes) or (self._count,)
         self.parties = len(self._sizes)
         self._columns, self._grid, self._width = columns, grid, width
@@ -114,10 +123,11 @@ class LocalRows:
 
     @cached_property
     def _packed(self) -> NDArray[np.complex128]:
-        """Gradients, and hessians that share a number with a one for their row."""
+        """Gradients, and hessians that share a number with a one for a row that counts."""
         packed = np.empty(self._count, dtype=np.complex128)
         packed.real = self._gradients
-        packed.imag = self._hessians * (2**BLOCK_BITS / self._grid.hessian) + 1
+        packed.imag = self._hessians * (2**BLOCK_BITS / self._grid.hessian)
+        packed.imag[: self._counted] += 1
         return packed
 
     def root(self) -> Numbers:
@@ -165,7 +175,7 @@ class LocalRows:
     def _compiled_sums(self, loops: kernels.Kernels, nodes: Sequence[int]) -> Numbers:
         sums = np.empty((len(nodes), 3, self.features, self._width))
         for node, of_node in zip(nodes, sums, strict=True):
-            loops.add_up(self._columns, self.rows(node), self._gradients, self._hessians, of_node)
+            loops.add_up(self._columns, self.rows(node), self._gradients, self._hessians, self._counted, of_node)
         return sums
 
     def _array_sums(self, nodes: Sequence[int]) -> Numbers:

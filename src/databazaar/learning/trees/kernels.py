@@ -49,19 +49,20 @@ def compiled() -> Kernels | None:
     return Kernels(made(add_up), made(divide), made(best_number), made(find_leaves))
 
 
-def add_up(columns: Bytes, rows: Places, gradients: Numbers, hessians: Numbers, sums: Numbers) -> None:
-    """Sums of gradients, hessians and rows [3, features, bins], some features at a time: as many as a cache holds."""
+def add_up(columns: Bytes, rows: Places, gradients: Numbers, hessians: Numbers, counted: int, sums: Numbers) -> None:
+    """Sums of gradients, hessians and rows [3, features, bins], some features at a time: as many as a cache holds. Only
+    the first `counted` rows are counted."""
     features, bins = columns.shape[0], sums.shape[2]
     near = np.zeros((AT_ONCE, bins, 3))
     for first in range(0, features - features % AT_ONCE, AT_ONCE):
         near[:] = 0.0
         for row in rows:
-            gradient, hessian = gradients[row], hessians[row]
+            gradient, hessian, one = gradients[row], hessians[row], 1.0 if row < counted else 0.0
             for place in range(AT_ONCE):
                 bin_ = columns[first + place, row]
                 near[place, bin_, 0] += gradient
                 near[place, bin_, 1] += hessian
-                near[place, bin_, 2] += 1.0
+                near[place, bin_, 2] += one
         for place in range(AT_ONCE):
             for bin_ in range(bins):
                 for kind in range(3):
@@ -72,7 +73,7 @@ def add_up(columns: Bytes, rows: Places, gradients: Numbers, hessians: Numbers, 
             bin_ = columns[feature, row]
             sums[0, feature, bin_] += gradients[row]
             sums[1, feature, bin_] += hessians[row]
-            sums[2, feature, bin_] += 1.0
+            sums[2, feature, bin_] += 1.0 if row < counted else 0.0
 
 
 def divide(column: Bytes, rows: Places, left: Bytes, spare: Places) -> int:

@@ -61,7 +61,7 @@ class Search:
     def __init__(self, growth: Growth, categorical: NDArray[np.bool_], root: Numbers) -> None:
         self._growth = growth
         self._width = root.shape[-1]
-        lacking = root[N, :, MISSING] != 0
+        lacking = (root[H, :, MISSING] != 0) | (root[N, :, MISSING] != 0)
         self._numbers = np.flatnonzero(~categorical)
         self._lacking = np.flatnonzero(~categorical & lacking)
         self._categories = np.flatnonzero(categorical)
@@ -141,16 +141,17 @@ class Search:
         """Categories that no row of a node is of come last, and go right."""
         sums = np.stack([each[:, self._categories] for each in of_all])
         ratio = sums[:, G] / (sums[:, H] + max(self._growth.category_smoothing, self._growth.min_hessian))
-        ratio[sums[:, N] == 0] = np.inf
+        there = (sums[:, H] != 0) | (sums[:, N] != 0)
+        ratio[~there] = np.inf
         ratio[..., MISSING] = -np.inf
         order = np.argsort(ratio, axis=-1, kind="stable")
         below = np.take_along_axis(sums, order[:, None], axis=-1).cumsum(-1)
         without = below - sums[..., MISSING, None]
         groups = without[:, N] // self._growth.category_rows
-        many = (sums[:, N, :, 1:] != 0).sum(-1) > self._growth.few_categories
+        many = there[..., 1:].sum(-1) > self._growth.few_categories
         same = many[..., None] & (np.diff(groups, axis=-1, prepend=-1) == 0)
         yield _Direction(without, self._categories, False, order, many, same)
-        if sums[:, N, :, MISSING].any():
+        if there[..., MISSING].any():
             yield _Direction(below, self._categories, True, order, many, same)
 
     def _gains(self, direction: _Direction, totals: Numbers, limits: Numbers) -> Numbers:

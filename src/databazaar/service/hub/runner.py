@@ -28,11 +28,12 @@ from databazaar.canonical import canonical
 from databazaar.codes import Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
-from databazaar.learning.asked_rows import refuse_small_table
+from databazaar.learning.asked_rows import refuse_small_table, rows_asked
 from databazaar.service.hub.folder import FAILURE, LOCK, LOG, MARKET, without_places, write_page
 from databazaar.service.hub.progress import ProgressLog
 from databazaar.service.jobs import STOP
 from databazaar.service.settings import Settings
+from databazaar.service.specification import refuse_out_of_bounds
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
@@ -88,7 +89,7 @@ def attempt(settings: Settings, job_id: str) -> int:
     """Plays the job; the exit code. Why it failed is in the folder then."""
     folder = settings.job_folder(job_id)
     try:
-        play(folder, settings.run_folder(job_id), job_id)
+        play(folder, settings.run_folder(job_id), job_id, settings.most_visits)
     except BazaarError as refused:
         print(refused, file=sys.stderr, flush=True)  # noqa: T201
         why, code = _told(settings, job_id, refused), refused.exit_code
@@ -125,7 +126,7 @@ def why_failed(settings: Settings, job_id: str, code: int) -> Code:
         return Code.of("runner-ended", exit=code)
 
 
-def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
+def play(job_folder: Path, run_folder: Path, job_id: str, most_visits: int) -> None:
     """Plays the job's market.toml from its start, or continues its run, as `bazaar run` does."""
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.play import begun, is_over, resumed
@@ -136,6 +137,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
     if not run_folder.exists():
         job = market_job(job_folder / MARKET, profiled=True)
         _refuse_few_labels(job)
+        _refuse_long_rounds(job, most_visits)
         with begun(job, run_folder, job_id) as playing, closing(ProgressLog(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP)
             folder = playing.folder
@@ -158,6 +160,16 @@ def _refuse_few_labels(job: Job) -> None:
     for provider in job.providers:
         if provider.data is not None:
             refuse_small_table(len(provider.dataset[1]), f"provider {provider.id!r}: its table")
+
+
+def _refuse_long_rounds(job: Job, most_visits: int) -> None:
+    """Refuses more work than a round may be, which is known for sure only once the tables and classes are."""
+    learner, consumer = job.learner, job.consumer
+    if learner.rows is None:
+        return
+    asked = rows_asked(learner.rows, learner.passes, 1 if consumer.form is None else consumer.form.outputs)
+    own = sum(len(rows[1]) for rows in (consumer.holdout, consumer.train) if rows is not None)
+    refuse_out_of_bounds(asked, {one.id: len(one.dataset[1]) for one in job.providers}, own, most_visits)
 
 
 def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> ProgressLog:

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from databazaar.codes import Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone
+from databazaar.learners import Averaging
 from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, end_of
 from databazaar.runs.close import close_run
@@ -206,6 +207,8 @@ def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outco
     active = {slug for slug, contract in contracts.items() if contract.state == ContractState.ACTIVE}
     if terms.budget != job.budget or not set(terms.roster.ids) <= active:
         raise UnsoundError("its budget or its providers are not those of the job")
+    if terms.rules.get("learner", {}).get("kind", Averaging.kind) != Needs(**job.needs).learner:
+        raise UnsoundError("its learner is not the one that the contracts name")
 
 
 def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, Code | str]:

@@ -17,7 +17,8 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
-from databazaar.service.http.job_page import FIELDS, changed_spec, job_fields, read_spec, shown_job, shown_spec
+from databazaar.service.http.job_form import DETAILS, FIELDS, changed_spec, job_fields, read_spec, shown_spec
+from databazaar.service.http.job_page import shown_job
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.resources.files import multipart, receive
 from databazaar.service.http.routes import Routes
@@ -77,7 +78,7 @@ def _form_shown(page: PageContext, session: Session, **given: Any) -> dict[str, 
         (one.slug, one.name, f"{one.provider_name}, {price(one.price)} an access")
         for one in offers.browse(session, page.caller)
     ]
-    return {"offers": choices, "settings": job_fields(), "job": None, **given}
+    return {"offers": choices, "settings": job_fields(), "details": DETAILS, "job": None, **given}
 
 
 @routes.page("/jobs/{job_id}", "consumer/job", role="consumer")

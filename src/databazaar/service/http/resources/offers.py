@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.models import MODEL_KINDS
+from databazaar.config.market_file import trains_on_rows
 from databazaar.money import Currency
 from databazaar.service import contracts, journal, offers
 from databazaar.service.database.tables import OfferVersion, Receipt
@@ -23,16 +23,20 @@ from databazaar.service.http.pages import PageContext
 from databazaar.service.http.resources.files import receive
 from databazaar.service.http.routes import Routes
 from databazaar.service.lifecycle import ContractState
-from databazaar.service.policy import Policy, read_policy
+from databazaar.service.policy import LEARNER_KINDS, MODEL_KINDS, Policy, read_policy
 
 routes = Routes("offers")
 APPROVALS = ("by hand", "automatic")
 MODELS = [(kind, kind, "") for kind in MODEL_KINDS]
+LEARNERS_SHOWN = [
+    (kind, kind, "an access buys rows" if trains_on_rows(kind) else "an access buys an update")
+    for kind in LEARNER_KINDS
+]
 MODES = [
     ("hosted", "hosted", "the hub’s arbiter gets your updates"),
     ("own", "own", "the consumer’s own arbiter gets them"),
 ]
-BOUNDS = ("consumers", "models", "modes", "most_accesses", "most_rows", "epsilon", "epsilon_per_consumer")
+BOUNDS = ("consumers", "models", "learners", "modes", "most_accesses", "most_rows", "epsilon", "epsilon_per_consumer")
 DECIDED = {
     ContractState.AGREED: ("Agreed: you are asked once the consumer has paid into escrow.", "good"),
     ContractState.REFUSED: ("Refused: the consumer reads why.", "info"),
@@ -83,7 +87,7 @@ def _terms_shown(policy: Mapping[str, Any], currency: Currency) -> dict[str, Any
         "consumers": ", ".join(given["consumers"]),
         "bounded": any(given[name] for name in BOUNDS),
     }
-    return {"policy": shown, "models": MODELS, "modes": MODES}
+    return {"policy": shown, "models": MODELS, "learners": LEARNERS_SHOWN, "modes": MODES}
 
 
 def _terms(page: PageContext, form: Form) -> dict[str, Any]:
@@ -95,6 +99,7 @@ def _terms(page: PageContext, form: Form) -> dict[str, Any]:
         "approval": form.choice("approval", APPROVALS),
         "consumers": consumers or None,
         "models": form.all("models") or None,
+        "learners": form.all("learners") or None,
         "modes": form.all("modes") or None,
         "most_accesses": form.count("most_accesses"),
         "most_rows": form.count("most_rows"),
