@@ -239,7 +239,7 @@ def times(name: str, seeds: int) -> None:
     """The training of `row_values` with values and, as the learner's defaults have it, without, in turns."""
     alike: dict[str, tuple[Learner, int]] = {
         "trees": (Boosting(rows=ROWS, trees=1, leaves=8), 60),
-        "mlp": (InRun(rows=ROWS), 15),
+        "mlp": (InRun(rows=ROWS, batch_size=ROWS // 16, least_steps=1), 15),
     }
     for model, (learner, rounds) in alike.items():
         pairs = []

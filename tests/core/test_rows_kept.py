@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from databazaar import Arbiter, BazaarError, Consumer, Provider
-from databazaar.learners import Boosting, InRun, Learner, Newton
+from databazaar.learners import Averaging, Boosting, InRun, Learner, Newton
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
@@ -103,4 +103,4 @@ def test_updates_have_no_rows() -> None:
     consumer = Consumer("logistic", 10, blobs(np.random.default_rng(0), 40), per_round=1)
     providers = [Provider("p0", blobs(np.random.default_rng(1), 40))]
     with pytest.raises(BazaarError, match="values_rows needs a learner that trains on rows"):
-        Arbiter(consumer, providers, values_rows=True)
+        Arbiter(consumer, providers, learner=Averaging(), values_rows=True)

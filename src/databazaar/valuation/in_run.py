@@ -43,6 +43,8 @@ LEAVES = 8
 """Of a tree that values rows: a small one says what many rows say, and learns none by heart."""
 JUDGED = 4
 """A network judges one row in so many in each round, or what the learner does anyway."""
+STEPS, SMALLEST = 16, 16
+"""Steps of a network in a round over few rows, and the fewest rows of one."""
 ROUNDS = {"in-run": 15, "newton": 5}
 """Rounds of a training that values rows: networks come to know rows by heart, and Newton's method is soon there."""
 MOST_ROUNDS = 60
@@ -143,4 +145,7 @@ def _learner(consumer: Consumer, count: int) -> Learner:
     found, count = learner_of_rows(consumer), min(count, MOST)
     if isinstance(found, Boosting):
         return replace(found, rows=count, trees=1, leaves=LEAVES)
-    return replace(found, rows=count, judged=max(found.judged, count // JUDGED)) if isinstance(found, InRun) else found
+    if isinstance(found, InRun):  # each round goes through the rows once: more would learn few rows by heart
+        batch = min(found.batch_size, max(SMALLEST, count // STEPS))
+        return replace(found, rows=count, judged=max(found.judged, count // JUDGED), batch_size=batch, least_steps=1)
+    return found
