@@ -212,8 +212,12 @@ def check_learner(learner: Learner, *, rounds: int = 5, model: str | None = None
         require(set(replies.failures) <= failed, "a reply that failed has no gain")
         require(all(math.isfinite(gain) for gain in learned.gains.values() if gain is not None), "gains must be finite")
         require(bool(np.isfinite(learned.scores.utility).all()), "the next model must have a finite utility")
-        same = learned.model.stored.hash == again.model.stored.hash and learned.gains == again.gains
-        require(same, "learn must be a pure function, also of a model and a memory that were stored")
+        valued = training.learn(replace(lesson, values_rows=True))
+        for each in (again, valued):
+            same = learned.model.stored.hash == each.model.stored.hash and learned.gains == each.gains
+            require(same, "learn must be a pure function, also of a stored model and memory, and where rows are valued")
+        whole = all(np.isfinite([one.gains, one.losses]).all() for one in valued.rows.values())
+        require(whole and set(valued.rows) <= set(replies.rows), "values must be finite, and of rows that were bought")
         kept = np.array_equal(now.stored.array, given[0])
         kept = kept and all(torch.equal(memory[name], given[1][name]) for name in memory)
         require(kept, "learn must not change what it is given")

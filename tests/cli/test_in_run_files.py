@@ -76,3 +76,55 @@ def test_what_does_not_go_together_is_said_in_one_sentence(more: str, sentence: 
     told = bazaar("run", market, "--out", tmp_path / "run")
     assert told.code == 2 and sentence in told.err, told.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_provider_is_told_what_its_rows_have_brought(tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", "rows = 40\n")
+    market.write_text(market.read_text().replace("[market]\n", "[market]\nvalues_rows = true\n"))
+    run, plain = tmp_path / "run", tmp_path / "plain"
+    assert bazaar("run", market, "--out", run, "--quiet").code == 0
+    market.write_text(market.read_text().replace("values_rows = true", "values_rows = false"))
+    assert bazaar("run", market, "--out", plain, "--quiet").code == 0
+    heads = [json.loads((path / "summary.json").read_text())["ledger_head"] for path in (run, plain)]
+    assert heads[0] == heads[1] and (run / "rows.safetensors").stat().st_mode & 0o077 == 0
+    name = max(load_run(run).report.payouts, key=lambda payout: payout.accesses).provider
+    said = ("show", run, "statement", "--provider", name, "--rows")
+    lines = [line.split(",") for line in bazaar(*said).out.splitlines()]
+    rows = json.loads(bazaar(*said, "--json").out)
+    assert lines[0] == ["row", "times", "brought", "fit"] and len(lines) == len(rows["rows"]) + 1 > 10
+    assert [str(value) for value in rows["rows"][0].values()] == lines[1] and rows["provider"] == name
+    assert all(row["times"] > 0 for row in rows["rows"]) and bazaar("audit", run).code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--provider", "nobody", "--rows"], "--provider nobody is not part of this run"),
+        (["--rows"], "--rows are told to their provider alone"),
+        (["--provider", "a", "--rows", "--out", "there"], "--rows are told to their provider alone"),
+    ],
+)
+def test_rows_are_told_to_one_provider(more: list[str], words: str, tmp_path: Path) -> None:
+    assert bazaar("run", in_run_market(tmp_path / "market"), "--out", tmp_path / "run", "--quiet").code == 0
+    refused = bazaar("show", tmp_path / "run", "statement", *more)
+    assert refused.code == 2 and words in refused.err
+    name = load_run(tmp_path / "run").report.payouts[0].provider
+    refused = bazaar("show", tmp_path / "run", "statement", "--provider", name, "--rows")
+    assert refused.code == 2 and "this run has no values of rows" in refused.err
+    refused = bazaar("show", tmp_path / "run", "--rows")
+    assert refused.code == 2 and "the outcome has no --rows" in refused.err
+
+
+def test_averaging_has_no_values_of_rows(tmp_path: Path) -> None:
+    market = write_market(tmp_path / "market")
+    market.write_text(market.read_text().replace("[market]\n", "[market]\nvalues_rows = true\n"))
+    refused = bazaar("check", market)
+    assert refused.code == 2 and "market.values_rows is for learners that train on rows" in refused.out
+
+
+def test_the_markets_own_learner_values_providers(tmp_path: Path) -> None:
+    market = in_run_market(tmp_path / "market", learner=NEWTON)
+    told = bazaar("compare", market, "--methods", "in-run", "--json", "--out", tmp_path / "values")
+    assert told.code == 0, told.err
+    (found,) = json.loads(told.out)["methods"]
+    assert found["trainings"] == 1 and found["results"][0]["method"] == "in-run"

@@ -14,7 +14,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.trees.bins import Bins
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.trees.growth import Growth
-from databazaar.learning.trees.tree import halfway_gains, part_predictions
+from databazaar.learning.trees.tree import halfway_gains, leaves_of, part_predictions
 from tree_rounds import KINDS, grown_round, objective, table, trained
 
 
@@ -25,12 +25,12 @@ def test_parts_are_what_each_party_adds_to_unseen_rows(kind: str) -> None:
     sizes = [200, 0, 300, 400]
     grown = grown_round(ensemble, rows.x, rows.y, Growth(), sizes)
     binned = ensemble.bins.apply(holdout.x)
-    parts = part_predictions(grown, binned)
+    parts = part_predictions(grown, leaves_of(grown, binned))
     assert parts.shape == (4, 200, ensemble.objective.classes)
     move = ensemble.appended([each.tree for each in grown]).scores(binned) - ensemble.scores(binned)
     assert np.allclose(parts.sum(0), move, rtol=1e-9, atol=1e-12)
     assert not parts[1].any() and parts[0].any()
-    assert (part_predictions(grown[0], binned) == parts[..., 0]).all()
+    assert (grown[0].parts[:, grown[0].tree.leaf_of(binned)] == parts[..., 0]).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,7 +39,8 @@ def test_gains_at_once_are_those_one_by_one(kind: str) -> None:
     ensemble = trained(kind, rows, 2)
     binned = ensemble.bins.apply(holdout.x)
     scores, loss = ensemble.scores(binned), ensemble.objective
-    parts = part_predictions(grown_round(ensemble, rows.x, rows.y, Growth(), [300, 600]), binned)
+    grown = grown_round(ensemble, rows.x, rows.y, Growth(), [300, 600])
+    parts = part_predictions(grown, leaves_of(grown, binned))
     gains = halfway_gains(lambda at: -loss.loss(at, holdout.y).mean(-1), scores, parts)
     middle = scores + parts.sum(0) / 2
     for part, gain in zip(parts, gains, strict=True):

@@ -87,7 +87,8 @@ def test_gains_are_halfway_differences_of_parts_that_add_up(kind: str, own: int)
     x, y = arbiter.consumer.holdout
     table = x.double().numpy()
     _, _, linear = training._linear_move(before, lesson, [0, 1])
-    trees, grown = training.trees.moved(before.trees, lesson, [0, 1])
+    move = training.trees.moved(before.trees, lesson, [0, 1])
+    trees, grown = move.after, move.parts
     moved = Blend(before.design, blend_of(learned.model).linear, trees, before.weight)
     parts = [before.mixed(linear[i], grown[i]) for i in (0, 1)]
     others = before.mixed(linear[2:].sum(0), grown[2:].sum(0))

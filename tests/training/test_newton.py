@@ -122,7 +122,7 @@ def test_gradients_and_hessians_are_those_of_the_loss(loss: object, outputs: int
     problem = LinearProblem(loss, outputs, 4, 0.0)  # type: ignore[arg-type]
     scores = torch.randn(5, outputs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = torch.randn(5, outputs, dtype=torch.float64) if loss is squared_error else torch.tensor([0.0, 1, 1, 0, 1])
-    found, hessians = problem._slopes(scores, y)
+    found, hessians = problem.slopes(scores, y)
     for row in range(5):
 
         def one(score: Tensor, row: int = row) -> Tensor:
@@ -158,7 +158,7 @@ def rounds_of_parties(draw: st.DrawFn) -> tuple[LinearProblem, list[tuple[Table,
     at = torch.from_numpy(rng.normal(size=(outputs, width + 1)))
     before = problem.nothing
     if draw(st.booleans()):
-        _, before = problem.step(at, before, 1.0, parties[:1])
+        before = problem.step(at, before, 1.0, parties[:1]).after
     return problem, parties, at, before, draw(st.sampled_from([0.0, 0.9, 1.0]))
 
 
@@ -168,11 +168,11 @@ def test_parts_add_up_to_the_move_and_none_is_without_a_number(
     given: tuple[LinearProblem, list[tuple[Table, float]], Tensor, Quadratic, float],
 ) -> None:
     problem, parties, at, before, decay = given
-    parts, after = problem.step(at, before, decay, parties)
+    parts, after, _ = problem.step(at, before, decay, parties)
     assert parts.shape == (len(parties) + 1, *at.shape)
     assert bool(torch.isfinite(parts).all()) and bool(torch.isfinite(after.hessian).all())
     joined = [((torch.cat([rows[0]] * int(times)), torch.cat([rows[1]] * int(times))), 1.0) for rows, times in parties]
-    whole, same = problem.step(
+    whole, same, _ = problem.step(
         at, before, decay, [((torch.cat([p[0][0] for p in joined]), torch.cat([p[0][1] for p in joined])), 1.0)]
     )
     x = torch.cat([torch.zeros(1, at.shape[1]).double(), *(rows[0] for rows, _ in parties)])
@@ -202,7 +202,7 @@ def test_a_step_never_raises_what_it_minimises(
         ridge = problem.ridge * float(now[:, :-1].square().sum()) / 2
         return old + ridge + sum(many * float(problem.loss(x @ now.T, y).sum()) for (x, y), many in parties)
 
-    parts, _ = problem.step(at, before, decay, parties)
+    parts = problem.step(at, before, decay, parties).parts
     begin, end = objective(at), objective(at + parts.sum(0))
     assert end <= begin + 1e-6 * (abs(begin) + 1)
 
@@ -226,7 +226,7 @@ def test_gains_are_those_of_models_scored_one_by_one(classes: int, kind: str, ow
 
     at = of(vector_of(lesson.model))
     before = Quadratic(lesson.memory[HESSIAN], lesson.memory[LINEAR])
-    parts, _ = training.problem.step(at, before, 0.9, shaped)
+    parts = training.problem.step(at, before, 0.9, shaped).parts
     x, y = rows(99, 60, classes)
     x = torch.cat([x.double(), torch.ones(len(x), 1)], 1)
 

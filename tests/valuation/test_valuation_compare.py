@@ -42,7 +42,7 @@ def test_every_method_pays_and_counts(make: MakeMarket) -> None:
         assert (outcome.payouts.sum(1) == consumer.budget).all()
         assert outcome.mean("seconds") > 0 and outcome.mean("utility_evaluations") > 0
         assert outcome.stability is None  # two seeds that agree would promise everything
-    trains = {"market", "osmd", "uniform", "uniform-without-replacement", "fedsv", "fedsv-exact", "gtg"}
+    trains = {"market", "osmd", "uniform", "uniform-without-replacement", "in-run", "fedsv", "fedsv-exact", "gtg"}
     assert {o.method for o in result.outcomes if o.final_utility is not None} == trains
     assert all(result[name].mean("trainings") == 1 for name in trains)
     assert result["exact"].mean("trainings") == 2 ** len(providers) - 1

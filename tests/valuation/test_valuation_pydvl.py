@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from databazaar.valuation import Game, MaxPermutations, shapley_exact, shapley_monte_carlo
 from databazaar.valuation.games import training_game
 from databazaar.valuation.method import Context
+from pydvl_here import InProcess
 from valuation_games import airport, classification_market
 
 
@@ -26,19 +26,6 @@ def pydvl() -> Any:
         import pydvl.value
 
         yield pydvl
-
-
-class InProcess:
-    """What pyDVL runs its work on: here one thread of this process, where the patched NumPy is."""
-
-    def put(self, value: Any) -> Any:
-        return value
-
-    def effective_n_jobs(self, jobs: int) -> int:
-        return 1
-
-    def executor(self, max_workers: int, **_options: Any) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=1)
 
 
 def as_utility(pydvl: Any, game: Game) -> Any:

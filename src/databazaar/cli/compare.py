@@ -34,8 +34,8 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, tmc, loo, exact, "
-            "and those of installed packages, with commas. "
+            help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, in-run, tmc, loo, "
+            "exact, and those of installed packages, with commas. "
             f"Default: {DEFAULT}, and market where its sampler is another."
         ),
     ] = None,
@@ -125,6 +125,8 @@ def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
     from databazaar.samplers import OSMD
 
     options: dict[str, dict[str, Any]] = {name: job.rules() for name in MARKETS if name in names}
+    if "in-run" in names and job.learner.rows is not None:
+        options["in-run"] = {"learner": job.learner}
     for name in options:
         if name == "market" or (name == "osmd" and isinstance(job.sampler, OSMD)):
             options[name]["sampler"] = job.sampler

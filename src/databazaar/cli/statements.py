@@ -5,18 +5,29 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.figures import save_png
-from databazaar.reports.statement import heading, in_currency, own_defence, statement_csv, statement_dict, table_csv
+from databazaar.reports.statement import (
+    csv_text,
+    heading,
+    in_currency,
+    own_defence,
+    row_table,
+    statement_csv,
+    statement_dict,
+    table_csv,
+)
+from databazaar.row_values import RowSums
 from databazaar.runs.payouts import MOST_NAMED
 from databazaar.runs.report import Report
 
@@ -62,9 +73,7 @@ def one(report: Report, provider: str, as_csv: bool) -> str:
 def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     """One provider's own statement, which is final once `closed`. It says why the provider was asked as often as it
     was, in words, and nothing of other providers, gains or the utility."""
-    if provider not in report.lines.places:
-        raise BazaarError(f"--provider {provider} is not part of this run: it has {listed(report.lines.ids, 10)}")
-    place = report.lines.places[provider]
+    place = place_of(report, provider)
     payout, columns = report.payouts[place], report.columns
     rounds = [columns[number] for number in np.unique(columns.when[columns.providers == place]).tolist()]
     items = [
@@ -97,6 +106,26 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "ledger_head": report.ledger_head,
         "items": items,
     }
+
+
+def of_rows(report: Report, sums: Mapping[int, NDArray[np.float64]] | None, provider: str, as_json: bool) -> str:
+    """What each row of one provider has brought, the first row being number 1."""
+    place = place_of(report, provider)
+    if sums is None:
+        raise BazaarError(
+            "this run has no values of rows: they are there once a run with market.values_rows = true is finished"
+        )
+    columns, lines = row_table(RowSums(sums.get(place, np.zeros((0, 3)))))
+    if not as_json:
+        return csv_text(columns, lines)
+    rows = [dict(zip(columns, line, strict=True)) for line in lines]
+    return json.dumps({"provider": provider, **heading(report), "rows": rows}) + "\n"
+
+
+def place_of(report: Report, provider: str) -> int:
+    if provider not in report.lines.places:
+        raise BazaarError(f"--provider {provider} is not part of this run: it has {listed(report.lines.ids, 10)}")
+    return report.lines.places[provider]
 
 
 def write_all(report: Report, out: Path) -> str:

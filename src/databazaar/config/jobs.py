@@ -68,6 +68,7 @@ class Job:
     profile: MarketProfile | None = None
     federation: FederatedJob | None = None
     buyer: str = ""
+    values_rows: bool = False
     target_scale: float = 1.0
 
     def arbiter(self, engine: Engine | None = None) -> Arbiter:
@@ -85,6 +86,7 @@ class Job:
             market=self.title,
             buyer=self.buyer,
             data=self.recipe.get("digests"),
+            values_rows=self.values_rows,
             **self.rules(),
         )
 
@@ -165,6 +167,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
         profile=data.profile,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
         buyer=market.consumer.name,
+        values_rows=market.market.values_rows,
         target_scale=data.schema.target_scale,
     )
 

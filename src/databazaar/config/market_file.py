@@ -177,6 +177,12 @@ class MarketFile:
             )
             return
         if not trains_on_rows(kind):
+            if self.market.values_rows:
+                yield Fault(
+                    'market.values_rows is for learners that train on rows, and learner.kind = "averaging" buys '
+                    'updates: use model.kind = "trees" or learner.kind = "in-run", or leave it out',
+                    "market.values_rows",
+                )
             return
         for section in OF_AVERAGING:
             if getattr(self, section) != first[section]:

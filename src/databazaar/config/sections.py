@@ -122,6 +122,9 @@ class MarketSettings:
         None, "a provider that costs more is not asked", check=_amount, example=5
     )
     most_per_round: int | str | None = setting(None, "the pace: no round costs more", check=_amount, example=40)
+    values_rows: bool = setting(
+        False, "keeps what each row has brought, for its provider's own statement; not with learner averaging"
+    )
 
 
 @dataclass(frozen=True)

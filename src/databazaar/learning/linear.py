@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,6 +54,15 @@ class Quadratic:
         return self.linear - _times(self.hessian, at)
 
 
+class Step(NamedTuple):
+    """Parts of the move [parties + 1, outputs, width], nobody's last, what stays of all rows, and how much of the full
+    step was taken."""
+
+    parts: Tensor
+    after: Quadratic
+    share: float = 1.0
+
+
 @dataclass(frozen=True)
 class LinearProblem:
     """What is minimised: a loss of linear outputs, and a ridge."""
@@ -72,16 +82,13 @@ class LinearProblem:
         zero = torch.zeros(self.blocks, self.width, self.width, dtype=torch.float64)
         return Quadratic(zero, zero.new_zeros(self.outputs, self.width))
 
-    def step(
-        self, at: Tensor, before: Quadratic, decay: float, parties: Sequence[tuple[Rows, float]]
-    ) -> tuple[Tensor, Quadratic]:
-        """Parts of the move [parties + 1, outputs, width], nobody's last, and what stays of all rows. Each party's rows
-        count so many times."""
+    def step(self, at: Tensor, before: Quadratic, decay: float, parties: Sequence[tuple[Rows, float]]) -> Step:
+        """One round. Each party's rows count so many times."""
         x, y = (torch.cat([rows[part] for rows, _ in parties]) for part in (0, 1))
         sizes = [len(rows[1]) for rows, _ in parties]
         times = torch.tensor([many for _, many in parties]).double().repeat_interleave(torch.tensor(sizes))
         scores = x @ at.T
-        gradients, weights = (each * times[:, None] for each in self._slopes(scores, y))
+        gradients, weights = (each * times[:, None] for each in self.slopes(scores, y))
         pieces = zip(torch.split(gradients, sizes), torch.split(x, sizes), strict=True)
         pulls = torch.stack([theirs.T @ features for theirs, features in pieces])
         ridge = torch.full((self.width,), self.ridge, dtype=torch.float64)
@@ -94,7 +101,7 @@ class LinearProblem:
         rest = decay * before.slope(at) - ridge * at
         parts = _solved(after.hessian, torch.cat([pulls, rest[None]]))
         if self.loss is squared_error:
-            return parts, after
+            return Step(parts, after)
         move = parts.sum(0)
         slope = float((rest * move).sum())
         bend = float(((decay * _times(before.hessian, move) + ridge * move) * move).sum())
@@ -103,15 +110,23 @@ class LinearProblem:
         for _ in range(HALVINGS):
             rise = float((self.loss(scores + share * along, y) * times - losses).sum())
             if rise - share * slope + share**2 * bend / 2 <= FLOOR * float(losses.sum()):
-                return share * parts, after
+                return Step(share * parts, after, share)
             share /= 2
-        return 0 * parts, after
+        return Step(0 * parts, after, 0.0)
+
+    def row_values(self, at: Tensor, step: Step, rows: Rows, along: Tensor) -> Tensor:
+        """⟨part of each row, along⟩, where a row's part is S'^-1 of its negative gradient: it needs one solution in
+        all, of S' times it = along [outputs, width]."""
+        (towards,) = step.share * _solved(step.after.hessian, along[None])
+        slopes, _ = self.slopes(rows[0] @ at.T, rows[1])
+        values: Tensor = (slopes * (rows[0] @ towards.T)).sum(1)
+        return values
 
     def fitted(self, start: Tensor, rows: Rows, close: float = CLOSE) -> Tensor:
         """The minimum for these rows alone."""
         at, nothing = start, self.nothing
         for _ in range(STEPS):
-            move = self.step(at, nothing, 0.0, [(rows, 1.0)])[0].sum(0)
+            move = self.step(at, nothing, 0.0, [(rows, 1.0)]).parts.sum(0)
             at = at + move
             if float(move.abs().max()) <= close * (1 + float(at.abs().max())):
                 break
@@ -120,7 +135,7 @@ class LinearProblem:
     def mean_loss(self, at: Tensor, rows: Rows) -> float:
         return float(self.loss(rows[0] @ at.T, rows[1]).mean())
 
-    def _slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Negative gradient [rows, outputs] and Hessian [rows, blocks] of each row's loss, by its scores."""
         if self.loss is squared_error:
             return y.reshape(scores.shape) - scores, scores.new_ones(len(scores), 1)

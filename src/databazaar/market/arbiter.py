@@ -33,6 +33,7 @@ from databazaar.market.state import State
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
+from databazaar.row_values import RowSums, Sums
 from databazaar.runs.report import Report, report_from
 from databazaar.samplers import OSMD, SAMPLERS, Adaptive, Sampler
 from databazaar.samplers.osmd import theory_for
@@ -59,6 +60,9 @@ class Arbiter(Displayed):
     is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play for the money:
     "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the `market` and of the
     `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
+
+    `values_rows` keeps what each row of a provider has brought, for learners that train on rows: `row_values` has it
+    after the run, and each provider's own statement. It changes nothing else.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Arbiter(Displayed):
         market: str = "",
         buyer: str = "",
         data: Mapping[str, str] | None = None,
+        values_rows: bool = False,
     ) -> None:
         self.consumer = consumer
         self.providers = list(providers)
@@ -117,6 +122,12 @@ class Arbiter(Displayed):
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_where_nobody_is_asked()
         self._refuse_misfit(engine)
+        self.values_rows = values_rows
+        if values_rows and self.learner.rows is None:
+            raise BazaarError(
+                f"values_rows needs a learner that trains on rows, and {self.learner.kind!r} buys updates: use model "
+                '"trees" or learner "in-run", or leave it out'
+            )
         if isinstance(engine, str):
             engine = make_engine(engine, consumer.task.copied(), self.providers, device, self.learner.rows)
         elif not isinstance(engine, Engine):
@@ -126,6 +137,7 @@ class Arbiter(Displayed):
             )
         self.engine = engine
         self._reached: tuple[Model, Model] | None = None  # the best model and the last, once there are such
+        self._rows: Sums | None = None  # what rows have brought in the last run, where they are valued
 
     def _refuse_misfit(self, engine: str | Engine) -> None:
         """Refuses what a learner that trains on rows cannot do yet."""
@@ -178,7 +190,8 @@ class Arbiter(Displayed):
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
             with self.consumer.limited_threads():
-                state = first_state(self.rules, training, training.restored(self._begins.stored.array))
+                begins = training.restored(self._begins.stored.array)
+                state = first_state(self.rules, training, begins, self.values_rows)
         else:
             state = State.restored(snapshot, training, device)
         quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
@@ -251,11 +264,14 @@ class Arbiter(Displayed):
                     self.engine.witness(list(ledger.store.entries()))
                     ledger.on_written = self.engine.witness
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
-                    saved = kept.saved_models(self.training())
-                    self._reached = saved or self.begin(ledger).state.models
+                    self._reached, self._rows = kept.saved_models(self.training()), kept.row_sums()
+                    if self._reached is None:
+                        self._end(self.begin(ledger).state)
                 else:
                     kept.note_outline(outline)
                     self._play(ledger, told)
+                if self._rows is not None:
+                    kept.note_rows(self._rows)
                 best, last = self._models
                 return kept.finish(best.stored.array, outline, last.stored.array)
         finally:
@@ -264,7 +280,10 @@ class Arbiter(Displayed):
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)
         play(run, self.engine)
-        self._reached = run.state.models
+        self._end(run.state)
+
+    def _end(self, state: State) -> None:
+        self._reached, self._rows = state.models, state.rows
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
@@ -297,6 +316,12 @@ class Arbiter(Displayed):
     def reached(self) -> Model:
         """The best model that the last run reached, by the utility, as its learner has it."""
         return self._models[0]
+
+    @property
+    def row_values(self) -> dict[str, RowSums]:
+        """By provider, what each of its rows has brought in the last run, with `values_rows`. Row 0 is the first."""
+        ids = self.rules.terms.roster.ids
+        return {ids[i]: RowSums(sums) for i, sums in sorted((self._rows or {}).items())}
 
     @property
     def parameters(self) -> Tensor:

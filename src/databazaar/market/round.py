@@ -15,6 +15,7 @@ from databazaar.learning.utilities import Scores
 from databazaar.ledger import RuleBook, Settlement
 from databazaar.market.inspection.inspection import InspectedReplies
 from databazaar.market.state import Best, State
+from databazaar.row_values import added
 from databazaar.training import Learned, Lesson, Training
 
 
@@ -71,6 +72,7 @@ def _settled(round: Round, learned: Learned) -> Outcome:
         memory=learned.memory,
         best=state.best if utility <= state.best.utility else Best(state.round + 1, learned.model, utility),
         watch=kept,
+        rows=None if state.rows is None else added(state.rows, learned.rows, round.lesson.replies.places, state.loss),
     )
     return after, settlement
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.codes import QUARANTINED
@@ -108,6 +109,7 @@ class MarketRun:
             spent=self.accounts.book.spent / self.rules.terms.budget,
             left_out=left_out,
             gains=self.rules.sampler.wants.gains,
+            values_rows=state.rows is not None,
         )
         return Round(self.rules, self.training, state, lesson, watched)
 
@@ -143,11 +145,12 @@ class MarketRun:
             self.on_round(progress)
 
 
-def first_state(rules: RuleBook, training: Training, model: Model) -> State:
+def first_state(rules: RuleBook, training: Training, model: Model, values_rows: bool = False) -> State:
     """Where a new run begins: with the consumer's model, once that has been scored."""
     scores = training.score(model)
     utility = float(scores.utility[0])
     if not np.isfinite(utility):
         raise BazaarError(f"the model's own utility is {utility} before the first round: begin elsewhere")
     loss, best = first_loss(scores), Best(0, model, utility)
-    return State(0, model, utility, loss, rules.start(), training.init(model), best)
+    rows = dict[int, NDArray[np.float64]]() if values_rows else None
+    return State(0, model, utility, loss, rules.start(), training.init(model), best, rows=rows)

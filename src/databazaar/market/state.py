@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from databazaar.errors import LedgerError
 from databazaar.ledger import Snapshot
 from databazaar.ledger.snapshot_files import PARAMS
+from databazaar.row_values import Sums
 from databazaar.samplers.protocol import State as SamplerState
 from databazaar.training import Memory, Model, Training
 from databazaar.vectors import HashedArray
 
-OURS = ("sampler", "scores", "best_scores", "best", PARAMS)
-"""What a snapshot holds beside what the learner and a watch remember."""
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
+ROWS, VALUED = "rows.", "rows_valued"
+"""Stands before the sums of each provider's rows; and what says that rows are valued in this run."""
+OURS = ("sampler", "scores", "best_scores", "best", PARAMS, VALUED)
+"""What a snapshot holds beside what the learner and a watch remember, and the sums of rows."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Best:
 class State:
     """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot.
 
-    `best` is what the consumer gets in the end: it plays no part in any round.
+    `best` is what the consumer gets in the end, and `rows` are sums of the values of rows by provider, where rows are
+    valued: neither plays a part in any round.
     """
 
     round: int
@@ -47,6 +51,7 @@ class State:
     memory: Memory
     best: Best
     watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    rows: Sums | None = None
 
     @property
     def models(self) -> tuple[Model, Model]:
@@ -67,6 +72,8 @@ class State:
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": stored.array[:0] if self.best.model is self.model else self.best.model.stored,
             **{WATCH + name: HashedArray(array) for name, array in self.watch.items()},
+            **({} if self.rows is None else {VALUED: np.ones(1)}),
+            **{f"{ROWS}{i}": HashedArray(sums) for i, sums in (self.rows or {}).items()},
         }
         return Snapshot.of(self.round, rest, stored)
 
@@ -90,8 +97,14 @@ class State:
             memory={
                 name: torch.from_numpy(array.copy()).to(device)
                 for name, array in kept.items()
-                if name not in OURS and not name.startswith(WATCH)
+                if name not in OURS and not name.startswith((WATCH, ROWS))
             },
             best=best,
-            watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},
+            watch=_copied(kept, WATCH),
+            rows={int(i): sums for i, sums in _copied(kept, ROWS).items()} if VALUED in kept else None,
         )
+
+
+def _copied(kept: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin so, by the rest of the name."""
+    return {name.removeprefix(prefix): array.copy() for name, array in kept.items() if name.startswith(prefix)}

@@ -13,6 +13,7 @@ from typing import Any
 from databazaar.defence.words import ANOTHER
 from databazaar.display import shown_lines
 from databazaar.ledger.record import Curve
+from databazaar.row_values import RowSums
 from databazaar.runs.attribution import NUMBERS
 from databazaar.runs.defended import Ruling
 from databazaar.runs.purchase import without_nan
@@ -111,6 +112,14 @@ def standing_of(report: Report, place: int) -> dict[str, Any]:
     """How one provider stands, and what became of its pay; nothing where the market has no defence."""
     stands = () if report.defended is None else report.defended.stands[place : place + 1]
     return {name: getattr(stand, name) for stand in stands for name in standing_columns(report)}
+
+
+def row_table(values: RowSums) -> tuple[list[str], list[list[int | float]]]:
+    """Columns, and a line for each row that was judged: how often, what it has brought in units of the utility, and by
+    how much its loss was below the hold-out's."""
+    judged = zip(values.times.tolist(), values.brought.tolist(), values.fit.tolist(), strict=True)
+    lines: list[list[int | float]] = [[number, *each] for number, each in enumerate(judged, 1) if each[0]]
+    return ["row", "times", "brought", "fit"], lines
 
 
 def own_defence(report: Report, provider: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ begun.json          the hash of the ledger's first entry, until the summary is t
 layout.json         what is known of the model beside its numbers, until its folder is written
 model/              the best model that was reached, complete in itself (runs/model_folder.py)
 last/               the model that the last round ended with, where that is another one
+rows.safetensors    what each row of each provider has brought, where rows were valued
 worth.json          the model beside what the consumer could have had otherwise, where there were rows to audit it by
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
@@ -37,7 +38,7 @@ from databazaar.ledger.sql import BEING_PLAYED, SqlStore
 from databazaar.ledger.sqlite_file import readable, refuse_foreign
 from databazaar.runs.audit import NOTED, noted_digest, seal_of, told_by, with_files
 from databazaar.runs.model_folder import Outline, TableFacts, flattened, read_model, write_model
-from databazaar.runs.notes import BEGUN, LAST, LAYOUT, LEDGER, MODEL, RUN, SUMMARY, Notes, RunEvidence
+from databazaar.runs.notes import BEGUN, LAST, LAYOUT, LEDGER, MODEL, PRIVATE, RUN, SUMMARY, Notes, RunEvidence
 from databazaar.runs.recipe import agreed_url, readable_recipe, server_url, without_passwords
 from databazaar.runs.report import Report, report_from
 from databazaar.vectors import hash_array
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from databazaar.data.schema import Schema
     from databazaar.training import Model, Training
 
-PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
 EMPTIED = "the ledger of {folder} is empty, though the run had begun: it was emptied, so put the old one back"
 

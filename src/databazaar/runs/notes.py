@@ -15,12 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError
 from databazaar.files import append_lines, lines_of, read_plain, write_whole
 from databazaar.ledger import Entry
 from databazaar.ledger.replies import LONGEST_LINE, SignedReply
 from databazaar.runs.purchase import PurchaseEvaluation
+from databazaar.vectors import pack, unpack
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
 LAST = "last"
@@ -29,6 +33,7 @@ LAYOUT, BEGUN = "layout.json", "begun.json"
 CSV, JSON, PAGE = "statement.csv", "statement.json", "report.html"
 """What people read of a run: written by reports/run_page.py."""
 PRIVACY, PROFILE, WORTH, RESUMED = "privacy.json", "profile.json", "worth.json", "resumed.json"
+ROWS, PRIVATE = "rows.safetensors", 0o600
 REPLIES, CERTIFICATES, RECEIPTS = "replies.jsonl", "certificates.json", "receipts.json"
 _SPARE = 2**26  # bytes of replies to rounds that were interrupted and asked for again
 Kept = TypeVar("Kept")
@@ -72,6 +77,22 @@ class Notes:
     def privacy(self) -> dict[str, tuple[float, float]]:
         """ε and δ by provider."""
         return self._noted(PRIVACY, lambda kept: {str(who): (float(e), float(d)) for who, (e, d) in kept.items()}, {})
+
+    def note_rows(self, sums: Mapping[int, NDArray[np.float64]]) -> None:
+        """Keeps the sums of the values of rows by provider. They follow from data, so they are no part of the ledger;
+        and a provider is told its own alone, so nobody but the run's owner may read the file."""
+        packed = pack({str(i): rows for i, rows in sums.items()})
+        write_whole(self.path / ROWS, packed, mode=PRIVATE, within=self.path)
+
+    def row_sums(self) -> dict[int, NDArray[np.float64]] | None:
+        """Sums of the values of rows by provider; None where rows were not valued, or the run goes on."""
+        try:
+            kept = unpack(read_plain(self.path / ROWS, self.path))
+            if any(rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.float64 for rows in kept.values()):
+                return None
+            return {int(name): rows for name, rows in kept.items()}
+        except (OSError, ValueError, BazaarError):
+            return None
 
     def note_begun(self, opening: str) -> None:
         """Keeps the hash of the ledger's first entry: a ledger that was emptied does not begin anew in silence."""

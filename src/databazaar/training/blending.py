@@ -26,15 +26,22 @@ from torch import Tensor
 from databazaar.learning.blend import Blend
 from databazaar.learning.design import Design
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.linear import LinearProblem, Quadratic, Rows
+from databazaar.learning.linear import LinearProblem, Quadratic, Rows, Step
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.torch_state import one_thread
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.parties import Consumer
+from databazaar.row_values import JudgedRows
 from databazaar.training.boosting import BoostingTraining, features, refuse_large_trees, untrained
 from databazaar.training.newton import HESSIAN, LINEAR, with_ridge
-from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
+from databazaar.training.predictions import (
+    gains_in_predictions,
+    judged,
+    output_scorer,
+    own_rows,
+    row_losses,
+)
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
 
 if TYPE_CHECKING:
@@ -88,8 +95,10 @@ class BlendTraining:
         if not counted:
             return nothing
         before = self._holdout_scores(blend)
-        linear, memory, linear_parts = self._linear_move(blend, lesson, counted)
-        trees, tree_parts = self.trees.moved(blend.trees, lesson, counted)
+        step, memory, linear_parts = self._linear_move(blend, lesson, counted)
+        linear = blend.linear if step is None else blend.linear + step.parts.sum(0).numpy()
+        move = self.trees.moved(blend.trees, lesson, counted)
+        trees, tree_parts = move.after, move.parts
         missing = len(linear_parts) - len(tree_parts)  # the ridge's part, which trees do not have
         tree_parts = np.concatenate([tree_parts, np.zeros((missing, *tree_parts.shape[1:]))])
         parts = blend.mixed(linear_parts, tree_parts)
@@ -98,7 +107,14 @@ class BlendTraining:
         scores = self.score(after)
         if not np.isfinite(scores.utility[0]):
             return nothing
-        return Learned({**gains, **gained}, failures, after, memory, scores)
+        rows = dict[int, JudgedRows]()
+        if lesson.values_rows:
+            middle = self.trees.slopes(trees, blend.mixed(*before) + parts.sum(0) / 2)
+            gained_by_trees = self.trees.row_gains(move, middle), move.scores
+            for i, by_trees, scores_of_trees in zip(counted, *gained_by_trees, strict=False):  # the buyer's come last
+                table = _table(blend.design, lesson.replies.rows[i])
+                rows[i] = self._judged_rows(blend, step, table, middle, by_trees, scores_of_trees)
+        return Learned({**gains, **gained}, failures, after, memory, scores, rows)
 
     def own_rows_alone(self) -> Blend:
         """Each as it is alone, in the shares that are best on rows kept apart."""
@@ -111,8 +127,21 @@ class BlendTraining:
         x, y = features(judge[0]), judge[1].cpu().double().numpy()
         return replace(whole, weight=best_weight(start, tried.linear_scores(x), tried.trees.outputs(x), y))
 
-    def _linear_move(self, blend: Blend, lesson: Lesson, counted: Sequence[int]) -> tuple[Numbers, Memory, Numbers]:
-        """The next linear model, what it remembers, and the parts in predictions; unchanged where it would be no
+    def _judged_rows(
+        self, blend: Blend, step: Step | None, rows: Rows, slope: Numbers, by_trees: Numbers, scores_of_trees: Numbers
+    ) -> JudgedRows:
+        """A provider's rows, of which trees alone would gain so much, at these scores of theirs."""
+        at = torch.from_numpy(blend.linear)
+        scores = blend.mixed((rows[0] @ at.T).numpy(), scores_of_trees)
+        along = torch.from_numpy(slope).T @ self._holdout_columns
+        linear = np.zeros(len(by_trees))
+        if step is not None:
+            with one_thread():
+                linear = self.problem.row_values(at, step, rows, along).numpy()
+        return JudgedRows(blend.mixed(linear, by_trees), row_losses(self.consumer, scores, rows[1]))
+
+    def _linear_move(self, blend: Blend, lesson: Lesson, counted: Sequence[int]) -> tuple[Step | None, Memory, Numbers]:
+        """The linear model's step, what it remembers, and the parts in predictions; no step where it would be no
         numbers."""
         draws = lesson.drawn.draws.tolist()
         parties = [(_table(blend.design, lesson.replies.rows[i]), float(draws.count(i))) for i in counted]
@@ -120,11 +149,12 @@ class BlendTraining:
             parties.append((_table(blend.design, self.consumer.train), 1.0))
         at, before = torch.from_numpy(blend.linear), Quadratic(lesson.memory[HESSIAN], lesson.memory[LINEAR])
         with one_thread():
-            parts, after = self.problem.step(at, before, self.rule.linear.decay, parties)
+            step = self.problem.step(at, before, self.rule.linear.decay, parties)
+            parts, after = step.parts, step.after
             moves = torch.einsum("np,kcp->knc", self._holdout_columns, parts).numpy()
         if not all(bool(torch.isfinite(each).all()) for each in (parts, after.hessian, after.linear)):
-            return blend.linear, lesson.memory, np.zeros_like(moves)
-        return (at + parts.sum(0)).numpy(), {HESSIAN: after.hessian, LINEAR: after.linear}, moves
+            return None, lesson.memory, np.zeros_like(moves)
+        return step, {HESSIAN: after.hessian, LINEAR: after.linear}, moves
 
     def _weighed(self, blend: Blend) -> Blend:
         weight = best_weight(blend.trees, *self._holdout_scores(blend), self._targets)

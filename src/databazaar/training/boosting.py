@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,13 +43,15 @@ from databazaar.learning.trees.grower import grow
 from databazaar.learning.trees.growth import Growth
 from databazaar.learning.trees.histograms import Grid, LocalRows
 from databazaar.learning.trees.objectives import Objective
-from databazaar.learning.trees.tree import Grown, part_predictions
+from databazaar.learning.trees.tree import Grown, additions, leaves_of
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.models import Columns, Trees
 from databazaar.parties import Consumer
 from databazaar.randomness import one_in, oracle_key
-from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
+from databazaar.row_values import JudgedRows
+from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows, row_losses, slopes
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
+from databazaar.training.tree_moves import Addition, Move, Rows
 
 if TYPE_CHECKING:
     from databazaar.learners import Boosting, Market
@@ -94,29 +96,6 @@ def refuse_large_trees(rule: Boosting, begun: Ensemble, room: int | None = None)
             "data.features",
             place="learner.leaves",
         )
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of several parties, one party after the other, `sizes` of each. Those of the first `counted` parties are
-    what a leaf must have `min_rows` of: with the buyer's own in the number, who knows these could make leaves in which
-    a single bought row is left to be read."""
-
-    binned: Binned
-    scores: Numbers
-    y: Numbers
-    weight: Numbers
-    aside: NDArray[np.bool_]
-    """No tree is ever grown on these: they judge."""
-    sizes: Sequence[int]
-    counted: int
-
-    def at(self, places: NDArray[np.bool_]) -> _Rows:
-        """Those at some places."""
-        ends = np.cumsum([0, *self.sizes])
-        sizes = [int(places[start:end].sum()) for start, end in pairwise(ends)]
-        binned, scores, y = self.binned[places], self.scores[places], self.y[places]
-        return _Rows(binned, scores, y, self.weight[places], self.aside[places], sizes, self.counted)
 
 
 @dataclass
@@ -197,21 +176,32 @@ class BoostingTraining:
         if not counted:
             return Learned(gains, failures, ensemble, lesson.memory, lesson.unchanged)
         before = self.holdout_scores(ensemble)
-        after, parts = self.moved(ensemble, lesson, counted)
-        gains |= gains_in_predictions(self.scorer, before, parts, lesson, counted)
-        scores = self.score(after)
+        move = self.moved(ensemble, lesson, counted)
+        gains |= gains_in_predictions(self.scorer, before, move.parts, lesson, counted)
+        scores, rows = self.score(move.after), dict[int, JudgedRows]()
         if not np.isfinite(scores.utility[0]):
             return Learned(gains, failures, ensemble, lesson.memory, lesson.unchanged)
-        return Learned(gains, failures, after, lesson.memory, scores)
+        if lesson.values_rows:
+            each = self.row_gains(move, self.slopes(ensemble, before + move.parts.sum(0) / 2))
+            known = zip(counted, each, move.scores, strict=False)  # the buyer's rows come last
+            for i, gained, at in known:
+                rows[i] = JudgedRows(gained, row_losses(self.consumer, at, lesson.replies.rows[i][1]))
+        return Learned(gains, failures, move.after, lesson.memory, scores, rows)
 
-    def moved(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> tuple[Ensemble, Numbers]:
-        """The ensemble after a round, and the parts of its move on the hold-out [parties, rows, classes]: those of the
-        providers that count, and the buyer's where it has training rows."""
+    def slopes(self, ensemble: Ensemble, scores: Numbers) -> Numbers:
+        """The derivative of the utility where the hold-out has these scores."""
+        return slopes(self.consumer, scores, ensemble.objective.gradients(scores, _targets(self._holdout))[0])
+
+    def row_gains(self, move: Move, slope: Numbers) -> list[Numbers]:
+        return move.row_gains(slope, self._growth)
+
+    def moved(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> Move:
         rows, holdout = self._rows(ensemble, lesson, counted), self._kept(HOLDOUT, ensemble, self._holdout)[0]
         judged_by_rows = int(rows.aside.sum()) >= ENOUGH and (self.rule.leaves is None or self.rule.trees > 1)
         aside = rows.aside if judged_by_rows else np.zeros(len(rows.y), dtype=bool)
         choices = (self.rule.leaves,) if self.rule.leaves else LEAVES if judged_by_rows else LEAVES[:1]
         parts = np.zeros((len(rows.sizes), len(holdout), ensemble.objective.classes))
+        added = list[Addition]()
         for number in range(self.rule.trees if judged_by_rows else self.unjudged):
             grown_on = rows.at(~aside)
             tried = [self._trees(ensemble, grown_on, leaves) for leaves in choices]
@@ -220,11 +210,11 @@ class BoostingTraining:
             choices = (choices[best],)
             if judged_by_rows and number and gained[best] <= 0:
                 break
-            grown = tried[best]
-            rows = replace(rows, scores=rows.scores + _added(grown, rows.binned))
-            parts += part_predictions(grown, holdout)
-            ensemble = ensemble.appended([each.tree for each in grown])
-        return ensemble, parts
+            added.append(Addition.of(rows, tried[best], holdout))
+            rows = replace(rows, scores=added[-1].scores)
+            parts += added[-1].parts
+            ensemble = ensemble.appended([each.tree for each in tried[best]])
+        return Move(ensemble, parts, added, aside)
 
     def holdout_scores(self, ensemble: Ensemble) -> Numbers:
         return self._kept(HOLDOUT, ensemble, self._holdout)[1]
@@ -266,13 +256,13 @@ class BoostingTraining:
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
         while True:
-            rows_alone = _Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)], 1)
+            rows_alone = Rows(binned, scores, y, np.ones(len(y)), np.zeros(len(y), dtype=bool), [len(y)], 1)
             grown = self._trees(ensemble, rows_alone, self.rule.leaves or USUAL)
             ensemble = ensemble.appended([each.tree for each in grown])
             ensemble.add_to(scores, binned, len(ensemble.rounds) - 1)
             yield ensemble
 
-    def _rows(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> _Rows:
+    def _rows(self, ensemble: Ensemble, lesson: Lesson, counted: Sequence[int]) -> Rows:
         """The rows of a round; the last party is the buyer, where it has training rows."""
         draws = lesson.drawn.draws.tolist()
         tables = [(i, lesson.replies.rows[i], lesson.replies.places[i]) for i in counted]
@@ -285,9 +275,9 @@ class BoostingTraining:
         binned, scores = (np.concatenate([each[part] for each in looked]) for part in (0, 1))
         key = oracle_key(self.seed, 0, "set aside")
         aside = np.concatenate([one_in(ASIDE, key + i, places) for i, _, places in tables])
-        return _Rows(binned, scores, y, weight, aside, sizes, len(counted))
+        return Rows(binned, scores, y, weight, aside, sizes, len(counted))
 
-    def _trees(self, ensemble: Ensemble, rows: _Rows, leaves: int) -> list[Grown]:
+    def _trees(self, ensemble: Ensemble, rows: Rows, leaves: int) -> list[Grown]:
         """One a class."""
         gradients, hessians = ensemble.objective.gradients(rows.scores, rows.y, rows.weight)
         grid = Grid.of(float(np.abs(gradients).max()), float(hessians.max()), len(rows.y))
@@ -330,14 +320,9 @@ class BoostingTraining:
         return found
 
 
-def _added(grown: Sequence[Grown], binned: Binned) -> Numbers:
-    """What new trees add to the scores of rows [rows, classes]."""
-    return np.stack([each.tree.value[each.tree.leaf_of(binned)] for each in grown], axis=1)
-
-
-def _gained(objective: Objective, judge: _Rows, grown: Sequence[Grown]) -> float:
+def _gained(objective: Objective, judge: Rows, grown: Sequence[Grown]) -> float:
     """By how much new trees lessen the loss of rows that they were not grown on."""
-    after = judge.scores + _added(grown, judge.binned)
+    after = judge.scores + additions(grown, leaves_of(grown, judge.binned))
     less = objective.loss(judge.scores, judge.y) - objective.loss(after, judge.y)
     return float((judge.weight * less).sum())
 

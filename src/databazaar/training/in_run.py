@@ -44,6 +44,7 @@ from databazaar.learning.parameter_exchange import StayingBuffers
 from databazaar.learning.task import Task
 from databazaar.learning.torch_state import SMALL_MODEL, seeded
 from databazaar.randomness import oracle_key, sample_order
+from databazaar.row_values import JudgedRows
 from databazaar.training.network import Network
 from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
@@ -72,6 +73,18 @@ JUDGED, GUIDING = 12, 16
 """Of a large model a gain is of one in so many rows of the access, and a round's direction of one row of the hold-out
 for so many of the round: so what the market asks beside the steps is a bounded part of a round's work."""
 FEWEST_GUIDING = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The derivative of each judged row's loss along P v, and the row's loss; `mean` is ⟨g_i, P v⟩."""
+
+    rows: Tensor
+    losses: Tensor
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.rows.double().mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +139,7 @@ class InRunTraining(ParameterTraining):
             learned = Learned(gains, failures, lesson.model, lesson.memory, lesson.unchanged)
         return learned
 
-    def _learned(self, lesson: Lesson, values: Mapping[int, float], failures: Mapping[int, Code]) -> Learned | None:
+    def _learned(self, lesson: Lesson, values: Mapping[int, Slopes], failures: Mapping[int, Code]) -> Learned | None:
         """What the rows of those that have a value come to; None where the model that they lead to has no utility."""
         draws = lesson.drawn.draws.tolist()
         parties = [(lesson.replies.rows[i], draws.count(i)) for i in values]
@@ -135,12 +148,13 @@ class InRunTraining(ParameterTraining):
         batches = list(self._batches(lesson.round, parties))
         rates = [self._rate(lesson, step) for step in range(len(batches))]
         total = sum(times * len(y) for (_, y), times in parties)
-        gains = self._gains(lesson, values, sum(rates) / max(1, total))
+        rate = sum(rates) / max(1, total)
         params, memory = self._moved(lesson, batches, rates)
         scores = self.evaluator.score(params[None]) if batches else lesson.unchanged
         if not (np.isfinite(scores.utility[0]) and bool(torch.isfinite(params).all())):
             return None
-        return Learned(gains, failures, Parameters(params), memory, scores)
+        gains, rows = self._gains(lesson, values, rate), self._judged_rows(lesson, values, rate)
+        return Learned(gains, failures, Parameters(params), memory, scores, rows)
 
     def _batches(self, round: int, parties: Sequence[Party]) -> Iterator[Batch]:
         """One pass through the rows, or several where they are few for the least number of steps."""
@@ -152,15 +166,26 @@ class InRunTraining(ParameterTraining):
             dealt = [(_some(rows, len(rows[1]), key), times) for rows, times in parties] if number else parties
             yield from _dealt(dealt, steps)
 
-    def _gains(self, lesson: Lesson, values: Mapping[int, float], rate: float) -> dict[int, float | None]:
+    def _gains(self, lesson: Lesson, values: Mapping[int, Slopes], rate: float) -> dict[int, float | None]:
         """The gain of everybody asked, of whose rows each moves the model at this rate. A first-order value may be
         larger than what a bounded utility can change."""
-        scale = rate * (lesson.utility if self.scales_by_utility else 1.0)
+        scale = self._scale(lesson, rate)
         gains: dict[int, float | None] = dict.fromkeys(lesson.drawn.asked)
         for i, value in values.items():
-            gain = scale * value * len(lesson.replies.rows[i][1])
+            gain = scale * value.mean * len(lesson.replies.rows[i][1])
             gains[i] = max(-1.0, min(1.0, gain)) if self.bounded else gain
         return gains
+
+    def _judged_rows(self, lesson: Lesson, values: Mapping[int, Slopes], rate: float) -> dict[int, JudgedRows]:
+        """Rows move the model one by one at this rate, so the parts of a provider's rows add up to its own."""
+        if not lesson.values_rows:
+            return {}
+        scale = self._scale(lesson, rate)
+        numbers = {i: torch.stack([value.rows, value.losses]).double().cpu().numpy() for i, value in values.items()}
+        return {i: JudgedRows(scale * slopes, losses) for i, (slopes, losses) in numbers.items()}
+
+    def _scale(self, lesson: Lesson, rate: float) -> float:
+        return rate * (lesson.utility if self.scales_by_utility else 1.0)
 
     def _rate(self, lesson: Lesson, step: int) -> float:
         """Warm-up over the first steps of the run, and a cosine over what the money buys."""
@@ -172,12 +197,12 @@ class InRunTraining(ParameterTraining):
         assert self.own is not None
         return _some(self.own, self.rule.rows, oracle_key(self.seed, round, OWN_ROWS))
 
-    def _values(self, lesson: Lesson) -> tuple[dict[int, float], dict[int, Code]]:
+    def _values(self, lesson: Lesson) -> tuple[dict[int, Slopes], dict[int, Code]]:
         """⟨g_i, P v⟩ of each provider that has answered, and why others' rows cannot be used."""
         answered = {i: rows for i, rows in lesson.replies.rows.items() if i not in lesson.replies.failures}
         judged = {i: self._judged(rows) for i, rows in answered.items()}
         way, reach = self._direction(lesson)
-        failures, found = dict(lesson.replies.failures), dict[int, Tensor]()
+        failures, found = dict(lesson.replies.failures), dict[int, Slopes]()
         together = [judged] if judged else []
         for tables in [*together, *({i: rows} for i, rows in judged.items())]:
             if tables.keys() <= found.keys():
@@ -189,9 +214,8 @@ class InRunTraining(ParameterTraining):
                     raise
                 if tables is not judged:
                     failures |= dict.fromkeys(tables, raised(reason))
-        values = {i: float(slopes.double().mean()) for i, slopes in found.items()}
-        failures |= {i: NO_UTILITY for i, value in values.items() if not math.isfinite(value)}
-        return {i: value for i, value in values.items() if i not in failures}, failures
+        failures |= {i: NO_UTILITY for i, slopes in found.items() if not math.isfinite(slopes.mean)}
+        return {i: slopes for i, slopes in found.items() if i not in failures}, failures
 
     def _judged(self, rows: Examples) -> Examples:
         most = len(rows[1]) if self._is_small else max(self.rule.judged, len(rows[1]) // JUDGED)
@@ -202,8 +226,8 @@ class InRunTraining(ParameterTraining):
         """Whether passing rows through the model takes less time than all else: then all of them are looked at."""
         return self._network.trained < SMALL_MODEL
 
-    def _slopes(self, lesson: Lesson, way: Tensor, reach: float, tables: Mapping[int, Examples]) -> dict[int, Tensor]:
-        """The derivative of each row's loss along P v, of all these tables at once."""
+    def _slopes(self, lesson: Lesson, way: Tensor, reach: float, tables: Mapping[int, Examples]) -> dict[int, Slopes]:
+        """Of the rows of all these tables at once."""
         rows, params = joined(list(tables.values())), lesson.memory[MOVING]
         losses = []
         for sign in (1.0, -1.0):
@@ -211,7 +235,9 @@ class InRunTraining(ParameterTraining):
             end[: self._network.trained] += sign * reach * way
             losses.append(self._network.row_losses(end, rows))
         slopes = (losses[0] - losses[1]) / (2 * reach) if reach else (losses[0] - losses[1]) * 0.0
-        return dict(zip(tables, torch.split(slopes, [len(y) for _, y in tables.values()]), strict=True))
+        sizes = [len(y) for _, y in tables.values()]
+        of_each = zip(torch.split(slopes, sizes), torch.split((losses[0] + losses[1]) / 2, sizes), strict=True)
+        return {i: Slopes(*each) for i, each in zip(tables, of_each, strict=True)}
 
     def _direction(self, lesson: Lesson) -> tuple[Tensor, float]:
         """P v, and how far along it a central difference looks."""

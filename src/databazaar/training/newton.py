@@ -20,14 +20,15 @@ from torch import Tensor, nn
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.linear import LinearProblem, Quadratic, Rows
+from databazaar.learning.linear import LinearProblem, Quadratic, Rows, Step
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import form_of
 from databazaar.learning.torch_state import one_thread
 from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.parties import Consumer
+from databazaar.row_values import JudgedRows
 from databazaar.training.parameters import Parameters, vector_of
-from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows
+from databazaar.training.predictions import gains_in_predictions, judged, output_scorer, own_rows, row_losses, slopes
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ class NewtonTraining:
         counted = [i for i in lesson.drawn.asked if i not in failures and i not in lesson.left_out]
         own = [] if self.consumer.train is None else [(_table(self.consumer.train), 1.0)]
         model, memory, scores, gained = lesson.model, lesson.memory, lesson.unchanged, dict[int, float]()
+        rows = dict[int, JudgedRows]()
         before = Quadratic(memory[HESSIAN].cpu(), memory[LINEAR].cpu())
         while counted:
             at, parties = self._at(lesson.model), [(tables[i], float(draws.count(i))) for i in counted]
-            parts, after = self.problem.step(at, before, self.rule.decay, parties + own)
+            step = self.problem.step(at, before, self.rule.decay, parties + own)
+            parts, after = step.parts, step.after
             reached = self._model(at + parts.sum(0))
             found, numbers = self.score(reached), (vector_of(reached), after.hessian, after.linear)
             if np.isfinite(found.utility[0]) and all(map(_finite, numbers)):
@@ -105,11 +108,25 @@ class NewtonTraining:
                 old = self._scores(lesson.model, self._holdout)
                 gained = gains_in_predictions(self.scorer, old, moves, lesson, counted)
                 model, memory, scores = reached, _kept(after), found
+                if lesson.values_rows:
+                    middle = self._slopes(old + moves.sum(0) / 2)
+                    rows = {i: self._judged_rows(at, step, tables[i], middle) for i in counted}
                 break
             lengths = torch.nan_to_num(parts[: len(counted)].flatten(1).norm(dim=1), nan=torch.inf)
             failures[counted.pop(int(lengths.argmax()))] = DIVERGES  # the longest, as in training/averaging.py
         gains = {i: None if i in failures else gained.get(i, 0.0) for i in lesson.drawn.asked}
-        return Learned(gains, failures, model, memory, scores)
+        return Learned(gains, failures, model, memory, scores, rows)
+
+    def _slopes(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The derivative of the utility where the hold-out has these scores."""
+        assert self.consumer.holdout is not None
+        gradients, _ = self.problem.slopes(torch.from_numpy(scores), self.consumer.holdout[1].cpu().double())
+        return slopes(self.consumer, scores, gradients.numpy())
+
+    def _judged_rows(self, at: Tensor, step: Step, rows: Rows, slope: NDArray[np.float64]) -> JudgedRows:
+        """Where the utility has this derivative by the hold-out's scores [rows, outputs]."""
+        gains = self.problem.row_values(at, step, rows, torch.from_numpy(slope).T @ self._holdout)
+        return JudgedRows(gains.numpy(), row_losses(self.consumer, (rows[0] @ at.T).numpy(), rows[1]))
 
     def _scores(self, model: Model, x: Tensor) -> NDArray[np.float64]:
         scores: NDArray[np.float64] = (x @ self._at(model).T).numpy()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
@@ -20,6 +21,7 @@ from databazaar.learning.utilities import OutputScorer, Scores
 from databazaar.parties import Consumer
 from databazaar.training.protocol import Lesson
 from databazaar.utilities import Utility
+from databazaar.utilities.exp_loss import ExpLoss
 
 Numbers = NDArray[np.float64]
 
@@ -39,8 +41,26 @@ def output_scorer(consumer: Consumer, learner: str) -> OutputScorer:
 
 def judged(scorer: OutputScorer, scores: Numbers) -> Scores:
     """Of models with these scores of the hold-out [models, rows, outputs]."""
-    outputs = torch.from_numpy(scores)
-    return scorer.judge(outputs[..., 0] if outputs.shape[-1] == 1 else outputs)
+    return scorer.judge(_outputs(torch.from_numpy(scores)))
+
+
+def _outputs(scores: Tensor) -> Tensor:
+    return scores[..., 0] if scores.shape[-1] == 1 else scores
+
+
+def row_losses(consumer: Consumer, scores: Numbers, y: Tensor) -> Numbers:
+    """Of rows with these scores [rows, outputs]."""
+    losses: Numbers = consumer.task.loss(_outputs(torch.from_numpy(scores)), y.cpu()).numpy()
+    return losses
+
+
+def slopes(consumer: Consumer, scores: Numbers, gradients: Numbers) -> Numbers:
+    """The derivative of the utility by the scores of the hold-out [rows, outputs]; that of −loss where it has none.
+    `gradients` are the negative ones of its rows' losses."""
+    assert consumer.holdout is not None
+    exponential = isinstance(consumer.scoring, ExpLoss)
+    scale = float(np.exp(-row_losses(consumer, scores, consumer.holdout[1]).mean())) if exponential else 1.0
+    return scale / len(gradients) * gradients
 
 
 def gains_in_predictions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from databazaar.engines import Replies
 from databazaar.learning.inputs import Inputs
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn
+from databazaar.row_values import JudgedRows
 from databazaar.vectors import HashedArray
 
 Memory = Mapping[str, Tensor]
@@ -40,7 +41,8 @@ class Lesson:
     """A round's answers, and all else that learning from them depends on.
 
     `spent` is the share of the budget that earlier rounds have spent. Those `left_out` have answered, but their answers
-    do not move the model. `gains` are those that the sampler wants: `alone` or `shapley`.
+    do not move the model. `gains` are those that the sampler wants: `alone` or `shapley`. `values_rows`: whether single
+    rows are to be valued too.
     """
 
     model: Model
@@ -53,6 +55,7 @@ class Lesson:
     spent: float = 0.0
     left_out: frozenset[int] = frozenset()
     gains: str = "shapley"
+    values_rows: bool = False
 
     @property
     def unchanged(self) -> Scores:
@@ -63,13 +66,15 @@ class Lesson:
 @dataclass(frozen=True)
 class Learned:
     """What a round comes to: the gain of each provider asked, None where its answer is void, the reasons for those, and
-    the next model with its scores."""
+    the next model with its scores. `rows` are those of each provider that were judged one by one, where that was asked
+    for."""
 
     gains: Mapping[int, float | None]
     failures: Mapping[int, Code]
     model: Model
     memory: Memory
     scores: Scores
+    rows: Mapping[int, JudgedRows] = field(default_factory=dict)
 
 
 class Training(Protocol):

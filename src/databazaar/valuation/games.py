@@ -24,9 +24,7 @@ from databazaar.aggregators import Mean
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
 from databazaar.learners import Market, learner_for
-from databazaar.ledger import Drawn
-from databazaar.roster import RoundBudget
-from databazaar.training import Lesson
+from databazaar.valuation.lessons import lessons
 from databazaar.valuation.method import Context
 from databazaar.valuation.result import Tally, Vector
 
@@ -130,20 +128,17 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
 
 def _learned(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> Vector:
     """The utility that the model's own learner reaches with each coalition."""
-    consumer, n = context.consumer, len(context.providers)
+    consumer = context.consumer
     learner = learner_for(consumer.model)
     training = learner.training(Market(consumer, Mean(), context.engine.device, seed, rounds))
     found = []
-    for members in (np.flatnonzero(row) for row in coalitions):
-        context.tally.trainings += bool(len(members))
-        model = learner.begin(consumer)
-        memory, scores = training.init(model), training.score(model)
-        drawn = Drawn(members, np.full(len(members), 1 / n), RoundBudget(len(members), np.ones(n, dtype=np.int64)))
-        for t in range(rounds if len(members) else 0):
-            (replies,) = context.ask([Ask(training.question(model), members.tolist(), t, seed)])
-            utility, loss = float(scores.utility[0]), None if scores.loss is None else float(scores.loss[0])
-            learned = training.learn(Lesson(model, memory, utility, loss, drawn, replies, t, spent=t / rounds))
-            model, memory, scores = learned.model, learned.memory, learned.scores
+    for members in (np.flatnonzero(row).tolist() for row in coalitions):
+        context.tally.trainings += bool(members)
+        begun = learner.begin(consumer)
+        scores = training.score(begun) if not members else None
+        for _, learned in lessons(training, begun, members, lambda ask: context.ask([ask])[0], rounds, seed):
+            scores = learned.scores
+        assert scores is not None
         found.append(float(scores.utility[0]))
     return np.array(found)
 

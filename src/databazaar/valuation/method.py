@@ -41,6 +41,7 @@ METHODS = Registry(
         "tmc": "databazaar.valuation.monte_carlo:TMCShapley",
         "loo": "databazaar.valuation.exact:LeaveOneOut",
         "exact": "databazaar.valuation.exact:ExactShapley",
+        "in-run": "databazaar.valuation.in_run:InRunShapley",
     },
 )
 """Every method by its kind, the name that the command line knows it by."""
@@ -60,9 +61,15 @@ class Context:
     @classmethod
     @contextmanager
     def open(
-        cls, consumer: Consumer, providers: Sequence[Provider], engine: str | Engine, device: str
+        cls,
+        consumer: Consumer,
+        providers: Sequence[Provider],
+        engine: str | Engine,
+        device: str,
+        learner: Learner | None = None,
     ) -> Iterator[Context]:
-        """With an engine by name, it is made for this valuation, and closed after it."""
+        """With an engine by name, it is made for this valuation and this learner, or the model's own, and closed after
+        it."""
         tally = Tally()
         if not providers:
             raise BazaarError("there is nobody to value: give at least one provider")
@@ -70,7 +77,7 @@ class Context:
             raise BazaarError("two providers have the same id: give each an id of its own")
         with ExitStack() as stack:
             if isinstance(engine, str):
-                rows = learner_for(consumer.model).rows
+                rows = (learner or learner_for(consumer.model)).rows
                 engine = make_engine(engine, consumer.task.copied(), providers, device, rows)
                 stack.callback(engine.close)
             stack.enter_context(consumer.limited_threads())
@@ -136,7 +143,7 @@ class Method:
     def run(self, consumer: Consumer, providers: Sequence[Provider]) -> ValuationResult:
         """The values of these providers to this consumer."""
         self.validate(consumer, providers)
-        with Context.open(consumer, providers, self.engine, self.device) as context:
+        with Context.open(consumer, providers, self.engine, self.device, self.learner_in(consumer)) as context:
             return self.value(context)
 
     def value(self, context: Context) -> ValuationResult:

@@ -134,17 +134,27 @@ def _grown(source: Source, growth: Growth, search: Search, root: _Node, made: Se
         growth.rate * values,
     )
     numbers = tuple(leaf.number for leaf in leaves)
-    return Grown(tree, _parts(source.totals(numbers), tree, values, growth), numbers)
+    each = source.totals(numbers)
+    counts = each[..., N].sum(0)
+    return Grown(tree, _parts(each[..., 0], each[..., N], counts, tree.leaf_sums, values, growth), numbers)
 
 
-def _parts(of_each: Numbers, tree: Tree, values: Numbers, growth: Growth) -> Numbers:
+def row_parts(tree: Tree, leaves: NDArray[np.intp], gradients: Numbers, counts: Numbers, growth: Growth) -> Numbers:
+    """The part of each row, with its gradient and in its leaf, of the leaf's value; `counts` are the rows of a leaf."""
+    sums, values = tree.leaf_sums[leaves], tree.value[leaves] / growth.rate
+    return _parts(gradients, 1.0, counts[leaves], sums, values, growth)
+
+
+def _parts(
+    gradients: Numbers, rows: Numbers | float, counts: Numbers, sums: Numbers, values: Numbers, growth: Growth
+) -> Numbers:
     """Each party's part of the leaves' values [parties, leaves]: rate · G of the party / (H + l2 of all).
 
     What a monotone constraint takes from a leaf it takes from each party by its rows there.
     """
-    weight = tree.leaf_sums[:, H] + growth.l2
-    free = tree.leaf_sums[:, 0] / weight
+    weight = sums[:, H] + growth.l2
+    free = sums[:, 0] / weight
     taken = np.where(values == free, 0.0, values - free)
-    share = of_each[..., N] / np.maximum(of_each.sum(0)[:, N], 1)
-    parts: Numbers = growth.rate * (of_each[..., 0] / weight + taken * share)
+    share = rows / np.maximum(counts, 1)
+    parts: Numbers = growth.rate * (gradients / weight + taken * share)
     return parts

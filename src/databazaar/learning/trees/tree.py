@@ -96,13 +96,19 @@ class Grown:
     """The node of each leaf, as the source knows it."""
 
 
-def part_predictions(grown: Grown | Sequence[Grown], binned: Binned) -> Numbers:
-    """What each party's part adds to the scores of these rows [parties, rows], and of all parties it is what the tree
-    adds. Of a sequence, one a class: [parties, rows, classes].
-    """
-    if isinstance(grown, Grown):
-        return grown.parts[:, grown.tree.leaf_of(binned)]
-    return np.stack([part_predictions(each, binned) for each in grown], axis=-1)
+def leaves_of(grown: Sequence[Grown], binned: Binned) -> NDArray[np.intp]:
+    """The leaf of each row in each tree [rows, trees]."""
+    return np.stack([each.tree.leaf_of(binned) for each in grown], axis=1)
+
+
+def additions(grown: Sequence[Grown], leaves: NDArray[np.intp]) -> Numbers:
+    """What trees, one a class, add to the scores of rows in these leaves [rows, classes]."""
+    return np.stack([each.tree.value[at] for each, at in zip(grown, leaves.T, strict=True)], axis=-1)
+
+
+def part_predictions(grown: Sequence[Grown], leaves: NDArray[np.intp]) -> Numbers:
+    """What each party's part adds to them [parties, rows, classes]; of all parties it is what the trees add."""
+    return np.stack([each.parts[:, at] for each, at in zip(grown, leaves.T, strict=True)], axis=-1)
 
 
 def halfway_gains(utility: Callable[[Numbers], Numbers], scores: Numbers, parts: Numbers) -> Numbers:
