@@ -16,17 +16,28 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from databazaar.config.chosen_rules import asked_of
-from databazaar.config.market_file import MarketFile, instead_of_rows, learner_of, parse_market, trains_on_rows
+from databazaar.config.chosen_rules import asked_of, read_chosen
+from databazaar.config.market_file import (
+    NETWORK,
+    MarketFile,
+    instead_of_rows,
+    learner_of,
+    parse_market,
+    trains_on_rows,
+)
+from databazaar.config.sections import DataSettings
 from databazaar.config.toml_text import toml_text
 from databazaar.errors import LedgerError
 from databazaar.learning.asked_rows import ROWS, ask_cost, refuse_few_rows, refuse_small_table
+from databazaar.models import MODELS
 from databazaar.money import Currency
+from databazaar.registry import MarketFacts
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import InvalidError, as_invalid
 from databazaar.service.members import currency_of
 from databazaar.service.offers import current_version
 from databazaar.service.settings import Settings
+from databazaar.settings import Faults, read
 
 
 def refuse_out_of_bounds(asked: Mapping[str, Any], tables: Mapping[str, int | None], own: int, most: int) -> None:
@@ -145,6 +156,17 @@ def name_of(name: str, file: File) -> str:
 def consumer_files(session: Session, job: Job) -> dict[str, File]:
     """The consumer's files by their roles."""
     return {role: session.get_one(File, id) for role, id in job.files.items()}
+
+
+def holdout_of(session: Session, job: Job) -> tuple[DataSettings, Any, File] | None:
+    """How a draft's hold-out is read, the model that it must fit, and its file; None where settings do not say it."""
+    linked = consumer_files(session, job)
+    names, facts = {role: name_of(role, file) for role, file in linked.items()}, MarketFacts(0, 1, ())
+    data = read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
+    model = read_chosen(MODELS, job.spec.get("model", {}), "model", Faults(), NETWORK)
+    if data is None or model is None or "holdout" not in linked or model.fault(facts):
+        return None
+    return data, model.build(facts), linked["holdout"]
 
 
 def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:

@@ -20,12 +20,12 @@ from databazaar.files import write_whole
 from databazaar.models import Columns
 from databazaar.service import contracts, files, specification
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import Job, Organisation
+from databazaar.service.database.tables import File, Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.jobs import job_to_change
 from databazaar.service.lifecycle import JobState, enter
 from databazaar.service.settings import Settings
-from databazaar.service.specification import Composition, compose
+from databazaar.service.specification import Composition, compose, holdout_of
 from databazaar.service.table_reader import read_apart
 
 UNOPENED = Code("arbiter-never-opened")
@@ -86,7 +86,8 @@ def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, 
     if job.mode == "own":
         refuse_unverifiable(market.parsed)
     data = market.parsed.data
-    fitted = _fit_holdout(settings, market)
+    file = market.links.get(data.holdout.as_posix())
+    fitted = None if file is None else _fit_holdout(settings, data, market.parsed.built("model"), file)
     if fitted is None:
         return market, None
     market.refuse_out_of_bounds(settings.most_visits, fitted.outputs)
@@ -103,13 +104,11 @@ def check(session: Session, settings: Settings, job: Job) -> tuple[Composition, 
     return market, fitted
 
 
-def _fit_holdout(settings: Settings, market: Composition) -> Fitted | None:
+def _fit_holdout(settings: Settings, data: DataSettings, model: Any, file: File) -> Fitted | None:
     """What a hold-out gives, which is read once for all who ask; None where it is not looked at here."""
-    data = market.parsed.data
-    file = market.links.get(data.holdout.as_posix())
-    if file is None or file.size > MOST_BYTES:
+    if file.size > MOST_BYTES:
         return None
-    path, model = settings.file(file.digest, file.suffix), market.parsed.built("model")
+    path = settings.file(file.digest, file.suffix)
     return _fit(settings, path, file.digest, file.name, file.organisation_id, data, model)
 
 
@@ -136,8 +135,9 @@ def fitted_to(path: Path, digest: str, data: DataSettings, model: Any) -> dict[s
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
     """Reads the tables of a draft before `submit`, which uses the result while others wait to write."""
     job = job_to_change(session, caller, job_id, lock=False)
-    if job.state == JobState.DRAFT:
-        _fit_holdout(settings, compose(session, settings, job))
+    read = holdout_of(session, job) if job.state == JobState.DRAFT else None
+    if read is not None:
+        _fit_holdout(settings, *read)
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
