@@ -115,9 +115,11 @@ class Columns(Flat):
 
 @dataclass(frozen=True)
 class Auto(Columns):
-    """Trees and a linear model, blended by whatever mixture judges your rows best."""
+    """Trees and a linear model, blended by whatever mixture judges your rows best. The last `grams` features of a row
+    are buckets of the grams in its texts, NaN where it has fewer: only the linear model takes them."""
 
     categorical: tuple[int, ...] = setting((), "places of features that are categories", in_files=False)
+    grams: int = setting(0, "how many features at the end are buckets of grams", at_least=0, in_files=False)
     kind: ClassVar[str] = "auto"
     learner: ClassVar[str] = "blending"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
@@ -155,6 +157,8 @@ MODELS = Registry(
 ColumnsKind = Literal["auto", "trees"]
 """Models that take columns as they are."""
 OF_COLUMNS: tuple[ColumnsKind, ...] = get_args(ColumnsKind)
+GRAM_BUCKETS = 2**18
+"""Of the grams of texts. Fewer make unlike words share one: 2^14 cost 6 to 15 % of the log loss on real texts."""
 
 FILTER_SIDE, FILTERS, CNN_HIDDEN = 5, 6, 120
 """The paper's network for CIFAR-10: six filters of 5×5, 2×2 max-pooling, and 120 hidden units."""

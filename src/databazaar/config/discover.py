@@ -22,6 +22,7 @@ from databazaar.data.columns import (
     plain,
     suggestion,
 )
+from databazaar.data.encoders import TextColumn
 from databazaar.data.holdout import fit_column
 from databazaar.data.schema_message import LeftOut, TaskKind
 from databazaar.data.tables import read_table, table_suffix
@@ -283,11 +284,11 @@ def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
     unused = {}
     for name in (str(name) for name in frame.columns if name != target):
         try:
-            fitted = fit_column(frame[name], categorical=False, wanted=False, day_first=None, where="")
+            fitted = fit_column(frame[name], said=None, wanted=False, day_first=None, where="")
         except BazaarError as reason:
             unused[name] = str(reason).removeprefix(": ")
             continue
-        if not isinstance(fitted, LeftOut) and is_identifier(frame[name]):
+        if not isinstance(fitted, LeftOut | TextColumn) and is_identifier(frame[name]):
             unused[name] = "it is different in every row, as an identifier is"
     if unused:
         unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}

@@ -80,6 +80,7 @@ def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | Non
         task=data.task,
         features=data.features,
         categorical=data.categorical,
+        text=data.text,
         day_first=None if data.dates is None else data.dates == "day-first",
         where=str(holdout.path),
         faults=faults,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from databazaar.models import GRAM_BUCKETS
 
 TaskKind = Literal["classification", "regression"]
 DatePart = Literal["days", "year", "week", "day"]
 Reason = Literal["empty", "constant", "identifier"]
 MAX_CATEGORIES = 1000
 MAX_BUCKETS = 1000
+MAX_SLOTS, MAX_COMMON = 1024, 64
+"""Of a text: grams of a row, and grams that are common."""
 MOST_COLUMNS = 10_000
 """Of one kind but numbers."""
 MAX_WIDTH = 100_000
@@ -60,6 +64,16 @@ class DateFields(Strict):
     day_first: bool
 
 
+class TextFields(Strict):
+    name: _Name
+    buckets: Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)]
+    common: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=GRAM_BUCKETS)], ...], Field(strict=False, max_length=MAX_COMMON)
+    ]
+    missing: bool
+
+
 class LeftOut(Strict):
     """A column that tells nothing, or nothing that carries over to other rows: empty, constant, or an identifier."""
 
@@ -76,7 +90,14 @@ class SchemaMessage(Strict):
     categorical: Annotated[tuple[CategoricalFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
     hashed: Annotated[tuple[HashedFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
     dates: Annotated[tuple[DateFields, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    texts: Annotated[tuple[TextFields, ...], Field(strict=False, max_length=MOST_COLUMNS)] = ()
     left_out: Annotated[tuple[LeftOut, ...], Field(strict=False, max_length=MAX_WIDTH)]
     classes: Annotated[tuple[_Label | _Name, ...], Field(strict=False, max_length=MAX_CATEGORIES)]
     target_mean: _Finite
     target_scale: _Scale
+
+    @model_serializer(mode="wrap")
+    def _without_texts(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A schema without texts says what it said before there were any: providers have accepted it by its hash."""
+        message: dict[str, Any] = told(self)
+        return message if self.texts else {name: value for name, value in message.items() if name != "texts"}
