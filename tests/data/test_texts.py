@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from databazaar import BazaarError
 from databazaar.config.discover import unused_columns
+from databazaar.data import words
 from databazaar.data.encoders import TextColumn
 from databazaar.data.profiler import column_uses
 from databazaar.data.rowwise import encode_rowwise
@@ -103,21 +104,21 @@ def test_a_text_has_the_same_features_in_any_table(note: str, others: list[str])
 def test_features_are_what_they_are_said_to_be(note: str) -> None:
     """Against a slow reading of each word."""
     column, table = text_of(SCHEMA), pd.DataFrame({"note": [note, "x"]})
-    words = words_of(note)
+    spoken = words_of(note)
     expected = np.zeros(column.buckets)
-    places = {bucket_of(word, column.buckets) for word in words}
+    places = {bucket_of(word, column.buckets) for word in spoken}
     expected[list(places)] = 1 / max(1, len(places)) ** 0.5
     np.testing.assert_allclose(SCHEMA.encode_features(table, "a table")[0], expected, rtol=1e-6)
     assert places == set() or np.isclose((expected**2).sum(), 1)
-    pairs = [f"{one} {other}" for one, other in pairwise(words)]
-    grams = {bucket_of(f"note\0{gram}", GRAM_BUCKETS) for gram in [*words, *pairs]}
+    pairs = [f"{one} {other}" for one, other in pairwise(spoken)]
+    grams = {bucket_of(f"note\0{gram}", GRAM_BUCKETS) for gram in [*spoken, *pairs]}
     features = TreeFeatures(SCHEMA, with_grams=True)
     row = features.encode_features(table, "a table")[0].astype(float)
     slots = row[len(features.names) :]
-    if not words:
+    if not spoken:
         assert np.isnan(slots).all()
         return
-    assert row[: len(features.names)].tolist() == [len(words), *(bucket in grams for bucket in column.common)]
+    assert row[: len(features.names)].tolist() == [len(spoken), *(bucket in grams for bucket in column.common)]
     assert set(slots[~np.isnan(slots)]) == set(list(GramBuckets("note").of(note))[: len(slots)]) <= grams
 
 
@@ -126,6 +127,13 @@ def test_any_unicode_is_words(text: str) -> None:
     assert words_of(text) == words_of(text.strip())
     assert len(grams_of(text)) <= max(0, 2 * len(words_of(text)) - 1)
     assert all(0 <= bucket < GRAM_BUCKETS for bucket in GramBuckets("a").of(text))
+
+
+def test_a_table_of_many_grams_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = GramBuckets("note").of("one two three four")
+    monkeypatch.setattr(words, "REMEMBERED", 2)
+    bounded = GramBuckets("note")
+    assert bounded.of("one two three four") == usual and len(bounded) <= 2
 
 
 def test_capitals_and_ways_to_write_a_letter_make_no_difference() -> None:

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
+from databazaar.data.images import Size, holds_bytes, pixels
 from databazaar.data.schema_message import (
     CategoricalFields,
     DateFields,
     DatePart,
     HashedFields,
+    ImageFields,
     NumericFields,
     TextFields,
 )
@@ -219,7 +221,44 @@ class TextColumn(TextFields):
         out[:], grams[:] = few[found.codes], wide[found.codes]
 
 
-Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn | TextColumn
+class ImageColumn(ImageFields):
+    """A column of images, each as its numbers by channel, row and column, standardised by channel. A missing image is
+    all zeros, which is the hold-out's mean."""
+
+    @classmethod
+    def fit(cls, name: str, column: Column, size: Size) -> ImageColumn:
+        """Means and deviations of the channels over the images of the hold-out."""
+        found = np.stack([pixels(blob, size) for blob in column.dropna()]).astype(np.float64)
+        means, scales = (tuple(part.tolist()) for part in (found.mean((0, 2, 3)), found.std((0, 2, 3))))
+        return cls.model_construct(name=name, size=size, means=means, scales=tuple(one or 1.0 for one in scales))
+
+    @property
+    def width(self) -> int:
+        return self.size[0] * self.size[1] * self.size[2]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} (pixel {place})" for place in range(self.width))
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        if not holds_bytes(column) and not column.isna().all():
+            raise BazaarError(
+                f"{where}: column {self.name!r} holds no images and the hold-out has images: give a folder of images"
+            )
+        for row, blob in enumerate(column):
+            if isinstance(blob, bytes):
+                try:
+                    self.fill(blob, out[row])
+                except BazaarError as reason:
+                    raise BazaarError(f"{where}: column {self.name!r}, data row {row + 1}: {reason}") from None
+
+    def fill(self, blob: bytes, out: Features) -> None:
+        """The features of one image."""
+        means, scales = (np.array(part, dtype=np.float32)[:, None, None] for part in (self.means, self.scales))
+        out[:] = ((pixels(blob, self.size) - means) / scales).ravel()
+
+
+Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn | TextColumn | ImageColumn
 
 
 def standardised(values: Floats, mean: float, scale: float) -> Features:

@@ -22,7 +22,16 @@ from databazaar.data.columns import (
     refuse_unreadable,
     suggestion,
 )
-from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn, TextColumn
+from databazaar.data.encoders import (
+    CategoricalColumn,
+    DateColumn,
+    Encoder,
+    HashedColumn,
+    ImageColumn,
+    NumericColumn,
+    TextColumn,
+)
+from databazaar.data.images import Size, holds_bytes, usual_size
 from databazaar.data.schema_message import MAX_COMMON, MAX_SLOTS, LeftOut
 from databazaar.data.text_values import days_in, look_like_codes, numbers_in
 from databazaar.data.words import GramBuckets, is_free_text
@@ -98,11 +107,18 @@ def chosen_columns(
 
 
 def fit_column(
-    column: Column, said: Said | None, wanted: bool, day_first: bool | None, where: str
+    column: Column,
+    said: Said | None,
+    wanted: bool,
+    day_first: bool | None,
+    where: str,
+    image: Size | None = None,
 ) -> Encoder | LeftOut:
     """What kind of column this is. It may be listed in market.toml: as what it is `said` to be, or `wanted` as a
     feature."""
     name = str(column.name)
+    if holds_bytes(column):
+        return ImageColumn.fit(name, column, image or usual_size(column))
     names = said == "categorical" or isinstance(column.dtype, pd.CategoricalDtype)
     column = plain(column)
     kind = said or ("names" if names else kind_of(column))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from databazaar.data.schema_message import TaskKind
 
-Understood = Literal["number", "category", "hashed", "date", "text", "left out", "not usable"]
+Understood = Literal["number", "category", "hashed", "date", "text", "image", "left out", "not usable"]
 UNUSED = ("left out", "not usable")
 
 

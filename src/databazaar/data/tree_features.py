@@ -23,6 +23,7 @@ from databazaar.data.encoders import (
     DateColumn,
     Encoder,
     HashedColumn,
+    ImageColumn,
     NumericColumn,
     TextColumn,
     place_in,
@@ -126,6 +127,8 @@ def _names(encoder: Encoder) -> tuple[str, ...]:
 
 
 def _fill(encoder: Encoder, column: Column, out: Features, grams: Features, where: str) -> None:
+    if isinstance(encoder, ImageColumn):
+        raise BazaarError(f'{where}: trees take no images, as column {encoder.name!r} has: use model.kind = "convnet"')
     if isinstance(encoder, TextColumn):
         encoder.fill_tree(column, out, grams, where)
     elif isinstance(encoder, DateColumn):

@@ -14,6 +14,8 @@ from unicodedata import normalize
 
 from databazaar.models import GRAM_BUCKETS
 
+REMEMBERED = 2**20
+"""So many grams are remembered while a table is read."""
 SEVERAL, LONE = 3, 8
 """A text has so many words separated by spaces, or so many characters that are words by themselves."""
 _LONE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -51,13 +53,15 @@ def bucket_of(text: str, buckets: int) -> int:
 
 
 class GramBuckets(dict[str, int]):
-    """The buckets of grams of one column, each computed once while a table is read."""
+    """The buckets of grams of one column, computed once for most while a table is read."""
 
     def __init__(self, column: str) -> None:
         super().__init__()
         self.column = column
 
     def __missing__(self, gram: str) -> int:
+        if len(self) >= REMEMBERED:
+            self.clear()
         self[gram] = bucket_of(f"{self.column}\0{gram}", GRAM_BUCKETS)
         return self[gram]
 

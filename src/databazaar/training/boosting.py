@@ -365,5 +365,7 @@ def columns_for_trees(model: Columns, features: int) -> int:
 
 def _table(rows: Examples, ensemble: Ensemble | None = None) -> tuple[Numbers, Numbers]:
     """Features, those of an ensemble, and targets."""
-    x = features(rows[0])
-    return (x if ensemble is None else x[:, : ensemble.bins.features]), _targets(rows)
+    x = rows[0]
+    if ensemble is not None and isinstance(x, Tensor):
+        x = x[:, : ensemble.bins.features]
+    return features(x), _targets(rows)
