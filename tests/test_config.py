@@ -252,12 +252,12 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         (
             [("model.kind", "linear")],
             'model.kind = "linear" is for regression',
-            'use model.kind = "auto" or "cnn" or "logistic" or "mlp" or "trees", or change data.task',
+            'use model.kind = "auto" or "cnn" or "convnet" or "logistic" or "mlp" or "trees", or change data.task',
         ),
         (
             [("model.kind", "logistic"), ("data.task", "regression")],
             'model.kind = "logistic" is for classification',
-            'use model.kind = "auto" or "cnn" or "linear" or "mlp" or "trees", or change data.task',
+            'use model.kind = "auto" or "cnn" or "convnet" or "linear" or "mlp" or "trees", or change data.task',
         ),
         ([("model", {"kind": "cnn", "hidden": [3]})], "model.hidden is for kind", "remove hidden"),
         ([("model.hidden", [])], "model.hidden = [] has 0 entries, and needs 1 to 100", "such as [32]"),
@@ -276,7 +276,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([("model", 3)], "model = 3 must be a section", "change it"),
         (
             [("model.kind", "tree")],
-            "model.kind = 'tree' must be one of 'auto', 'cnn', 'linear', 'logistic', 'mlp'",
+            "model.kind = 'tree' must be one of 'auto', 'cnn', 'convnet', 'linear', 'logistic', 'mlp'",
             "change it",
         ),
         ([("model.kind", [1])], "model.kind = [1] must be text in quotes", "change it"),

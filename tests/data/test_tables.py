@@ -25,6 +25,7 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 finite = st.floats(allow_nan=False, allow_infinity=False)
 NUMBER = {"name": "a", "mean": 0.0, "scale": 1.0, "median": 0.0, "missing": False}
 NAMES = {"name": "a", "categories": ["b"], "other": False, "missing": False}
+TEXT = {"name": "note", "buckets": 8, "slots": 4, "common": [3, 200_000], "missing": False}
 DATE = {
     **{"name": "when", "parts": ["days"], "mean": 0.0, "scale": 1.0, "median": 0.0},
     **{"missing": False, "day_first": True},
@@ -252,6 +253,20 @@ def test_any_text_can_be_a_category(words: list[str]) -> None:
         (
             {"hashed": [{"name": f"a{place}", "buckets": 1000, "missing": False} for place in range(101)]},
             "features, more than 100000",
+            "Schema.to_dict",
+        ),
+        ({"texts": [{**TEXT, "slots": 0}]}, "texts.0.slots", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "slots": 10**6}]}, "texts.0.slots", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "buckets": 10**6}]}, "texts.0.buckets", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "common": [2**18]}]}, "texts.0.common.0", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "common": [-1]}]}, "texts.0.common.0", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "common": list(range(65))}]}, "texts.0.common", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "common": [7, 7]}]}, "texts: the common grams of 'note'", "distinct"),
+        ({"texts": [{**TEXT, "words": ["a"]}]}, "texts.0.words", "Schema.to_dict"),
+        ({"texts": [{**TEXT, "name": "fraud"}]}, "twice", "Schema.to_dict"),
+        (
+            {"texts": [{**TEXT, "name": f"a{place}", "slots": 1024, "buckets": 1} for place in range(98)]},
+            "texts have more than 100000 slots",
             "Schema.to_dict",
         ),
         ({"dates": [{**DATE, "parts": ["century"]}]}, "dates.0.parts.0", "Schema.to_dict"),

@@ -59,6 +59,10 @@ tables = st.builds(
             "categorical": [{"name": n, "categories": c, "other": True, "missing": False} for n, c in categorical],
             "hashed": [{"name": n, "buckets": len(n), "missing": True} for n, _ in categorical],
             "dates": [{**A_DATE, "name": n} for n, _ in categorical],
+            "texts": [
+                {"name": n, "buckets": 8, "slots": len(n), "common": [7], "missing": False} for n, _ in categorical
+            ],
+            "images": [{"name": n, "size": [1, 2, 3], "means": [0.5], "scales": [0.1]} for n, _ in categorical],
             "left_out": [{"name": n, "why": "empty"} for n, _ in categorical],
             "classes": classes,
             "target_mean": 0.0,

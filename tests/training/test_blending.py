@@ -8,24 +8,20 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from blend_rounds import first_round
 from databazaar import Arbiter, BazaarError, Consumer, Provider, Uniform
-from databazaar.engines import Replies
 from databazaar.learners import Blending
 from databazaar.learning.blend import Blend
 from databazaar.learning.design import FARTHEST, Design
-from databazaar.ledger import Accounts, Drawn
 from databazaar.models import Auto
-from databazaar.roster import RoundBudget
 from databazaar.sklearn import MarketClassifier
 from databazaar.testing import check_learner
-from databazaar.training import Lesson
-from databazaar.training.blending import BlendTraining, best_weight
+from databazaar.training.blending import best_weight
 
 Rows = tuple[NDArray[np.float32], NDArray[np.generic]]
 KINDS = ("binary", "multiclass", "squared")
@@ -69,14 +65,7 @@ def test_blending_keeps_the_contract(learner: Blending) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_gains_are_halfway_differences_of_parts_that_add_up(kind: str, own: int) -> None:
     arbiter = market(kind, {f"p{i}": rows(i, 100 + 20 * i, kind) for i in range(3)}, own=own)
-    run = arbiter.begin(Accounts(arbiter.rules))
-    training, state = run.training, run.state
-    assert isinstance(training, BlendTraining)
-    drawn = Drawn(np.array([0, 1, 0]), np.ones(3), RoundBudget(3, np.ones(3, dtype=np.int64)))
-    tables = {i: arbiter.providers[i].dataset for i in (0, 1)}
-    places = {i: np.arange(len(table[1])) for i, table in tables.items()}
-    answers = Replies(torch.empty(2, 0), {}, rows=tables, places=places)
-    lesson = Lesson(state.model, state.memory, state.utility, state.loss, drawn, answers, round=0)
+    training, lesson = first_round(arbiter)
     for number in range(3):
         learned = training.learn(replace(lesson, round=number))
         before, scores = blend_of(lesson.model), learned.scores
@@ -86,7 +75,7 @@ def test_gains_are_halfway_differences_of_parts_that_add_up(kind: str, own: int)
     learned, before = training.learn(lesson), blend_of(lesson.model)
     x, y = arbiter.consumer.holdout
     table = x.double().numpy()
-    _, _, linear = training._linear_move(before, lesson, [0, 1])
+    linear = training._linear_move(before, lesson, [0, 1]).parts
     move = training.trees.moved(before.trees, lesson, [0, 1])
     trees, grown = move.after, move.parts
     moved = Blend(before.design, blend_of(learned.model).linear, trees, before.weight)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from databazaar.config.jobs import Job, job_of
-from databazaar.config.market_data import Tables, Use, data_of, uses_of
+from databazaar.config.market_data import Tables, Use, data_of, image_of, uses_of
 from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
@@ -94,8 +94,8 @@ def check_market(path: Path) -> Checked:
     data = _section(DataSettings, settings.get("data"))
     if data is None:
         return Checked(faults.found)
-    kind = market.model.kind if market is not None else ""
-    tables = Tables(data, _uses(settings, data), folder, faults, profiled=True, model=kind)
+    kind, image = ("", None) if market is None else (market.model.kind, image_of(market))
+    tables = Tables(data, _uses(settings, data), folder, faults, profiled=True, model=kind, image=image)
     job = None
     if market is not None and not faults.found:
         job = faults.caught(lambda: job_of(market, folder, data_of(market, folder, tables)))

@@ -22,9 +22,11 @@ from databazaar.data.columns import (
     plain,
     suggestion,
 )
+from databazaar.data.encoders import ImageColumn, TextColumn
 from databazaar.data.holdout import fit_column
+from databazaar.data.images import Size, holds_bytes, usual_size
 from databazaar.data.schema_message import LeftOut, TaskKind
-from databazaar.data.tables import read_table, table_suffix
+from databazaar.data.tables import holds_images, read_table, table_suffix
 from databazaar.errors import BazaarError
 
 Ask = Callable[[str, Sequence[str]], str]
@@ -63,6 +65,8 @@ class Found:
     features: tuple[str, ...] | None
     providers: tuple[tuple[str, Path], ...]
     notes: tuple[str, ...]
+    image: Size | None = None
+    """How large images become, where there are such."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,13 @@ class Wishes:
 
 
 def tables_at(places: Iterable[Path]) -> list[Path]:
-    """The tables in folders, those that a glob matches, and files that are named; each once, by name."""
+    """The tables and the folders of images in folders, those that a glob matches, and files that are named; each once,
+    by name."""
     found: dict[Path, Path] = {}
     for place in places:
         if place.is_dir():
-            named = [path for path in place.iterdir() if table_suffix(path) and not path.name.startswith(".")]
+            seen = [path for path in place.iterdir() if not path.name.startswith(".")]
+            named = [path for path in seen if table_suffix(path) or holds_images(path)]
         elif place.exists() or not re.search(r"[*?[]", str(place)):
             named = [place] if place.exists() or table_suffix(place) else []
         else:
@@ -121,6 +127,7 @@ def discover(files: Sequence[Path], folder: Path, wishes: Wishes) -> Found:
         features=features,
         providers=tuple((id, _relative(path, folder)) for id, path in zip(ids, providers, strict=True)),
         notes=(*notes, *unread, *said),
+        image=next((usual_size(frame[name]) for name in frame.columns if holds_bytes(frame[name])), None),
     )
 
 
@@ -283,11 +290,11 @@ def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
     unused = {}
     for name in (str(name) for name in frame.columns if name != target):
         try:
-            fitted = fit_column(frame[name], categorical=False, wanted=False, day_first=None, where="")
+            fitted = fit_column(frame[name], said=None, wanted=False, day_first=None, where="")
         except BazaarError as reason:
             unused[name] = str(reason).removeprefix(": ")
             continue
-        if not isinstance(fitted, LeftOut) and is_identifier(frame[name]):
+        if not isinstance(fitted, LeftOut | TextColumn | ImageColumn) and is_identifier(frame[name]):
             unused[name] = "it is different in every row, as an identifier is"
     if unused:
         unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}

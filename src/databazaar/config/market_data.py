@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from databazaar.config.market_file import MarketFile, too_much_kept
 from databazaar.config.sections import AUDIT, TRAIN, DataSettings, ProviderSettings
+from databazaar.data.images import Size
 from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.data.profiler import Profiler, column_uses
 from databazaar.data.schema import FirstFault, TableFaults
@@ -72,15 +73,19 @@ def read_labelled(data: DataSettings, path: Path) -> TableFile:
     return read_table(path, data.format).labelled(data.target, data.task)
 
 
-def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | None = None) -> Schema:
-    """The encoding that the hold-out gives by the settings of [data]."""
+def fit_schema(
+    data: DataSettings, holdout: TableFile, faults: TableFaults | None = None, image: Size | None = None
+) -> Schema:
+    """The encoding that the hold-out gives by the settings of [data], with images of a size."""
     return Schema.fit(
         holdout.frame,
         target=data.target,
         task=data.task,
         features=data.features,
         categorical=data.categorical,
+        text=data.text,
         day_first=None if data.dates is None else data.dates == "day-first",
+        image=image,
         where=str(holdout.path),
         faults=faults,
     )
@@ -88,8 +93,9 @@ def fit_schema(data: DataSettings, holdout: TableFile, faults: TableFaults | Non
 
 class Tables:
     """What was read of a market's tables, by the file as market.toml names it, relative to `folder`. They are read one
-    after the other; only the hold-out's frame is kept to the end. They are encoded for a kind of `model`. Where the
-    hold-out is at fault there is no `schema`, and the tables are encoded by those of its columns which are not."""
+    after the other; only the hold-out's frame is kept to the end. They are encoded for a kind of `model`, images in the
+    size `image`. Where the hold-out is at fault there is no `schema`, and the tables are encoded by its columns that
+    are not."""
 
     def __init__(
         self,
@@ -99,13 +105,14 @@ class Tables:
         faults: TableFaults,
         profiled: bool,
         model: str,
+        image: Size | None = None,
     ) -> None:
         self.schema: Schema | None = None
         self.encoded: dict[Path, EncodedTable] = {}
         self.digests: dict[str, str] = {}
         self.notes: list[Note] = []
         self.profile: MarketProfile | None = None
-        self._data, self._faults, self._model = data, faults, model
+        self._data, self._faults, self._model, self._image = data, faults, model, image
         self._encoding: Encoding | None = None
         self._profiles: dict[tuple[Use, Path], TableProfile] = {}
         holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
@@ -129,7 +136,7 @@ class Tables:
     def _learned(self, holdout: TableFile, profiled: bool) -> Profiler | None:
         """Learns the encoding; gives what compares tables with the hold-out, where they are `profiled`."""
         data, before = self._data, self._faults.found
-        schema = self._faults.caught(lambda: fit_schema(data, holdout, self._faults))
+        schema = self._faults.caught(lambda: fit_schema(data, holdout, self._faults, self._image))
         self._encoding = None if schema is None else encoding_of(schema, self._model)
         self.schema = schema if self._faults.found == before else None
         if not profiled or schema is None or not schema.columns:
@@ -187,8 +194,13 @@ class MarketData:
 
 def load_data(market: MarketFile, folder: Path, profiled: bool = False) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
-    tables = Tables(market.data, uses_in(market), folder, FirstFault(), profiled, market.model.kind)
+    tables = Tables(market.data, uses_in(market), folder, FirstFault(), profiled, market.model.kind, image_of(market))
     return data_of(market, folder, tables)
+
+
+def image_of(market: MarketFile) -> Size | None:
+    """The size that images become, where the model says one."""
+    return getattr(market.built("model"), "image", None)
 
 
 def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:

@@ -151,6 +151,9 @@ class DataSettings:
     categorical: tuple[str, ...] | None = _columns(
         "a list of columns to take as categories", ("channel",), "the columns of names"
     )
+    text: tuple[str, ...] | None = _columns(
+        "a list of columns to take as free text", ("comment",), "the columns of many different texts of several words"
+    )
     separator: str | None = _found_out("of text files", ";", _character)
     decimal: Literal[".", ","] | None = _found_out("of text files", ",")
     encoding: str | None = _found_out("of text files", "cp1252", _visible)

@@ -16,6 +16,7 @@ from databazaar.stops.protocol import STOPS
 
 if TYPE_CHECKING:
     from databazaar.config.discover import Found
+    from databazaar.data.images import Size
 
 HEAD = """\
 # A data market. Run it with: bazaar run market.toml
@@ -167,7 +168,7 @@ kind = "no-progress"       # ends the run when the utility no longer rises beyon
 [defence]                  # against copies, leaks, noise and poison; "none" is the paper's market
 kind = "standard"          # pay beyond a floor waits until 8 or more answers show data; or "strict"
 
-{_model()}
+{_model(found.image)}
 # A provider may have a price per access (price = "1") and an owner, who may run several providers.
 {providers}"""
 
@@ -195,8 +196,15 @@ def _consumer(found: Found) -> str:
     return f"[consumer]\n{_line('name', 'consumer', 'you, as statements and the ledger call you')}\n{train}\n\n"
 
 
-def _model() -> str:
-    """What is best for tables, of numbers and of categories."""
+def _model(image: Size | None) -> str:
+    """What is best for images, and for tables of numbers, categories and texts."""
+    if image is not None:
+        size = _line("image", list(image), "channels (1 is grey, 3 is RGB), height and width that images become")
+        shift = _line(
+            "shift", min(2, image[1] // 8), "pixels by which images move at the most; flip = true mirrors them"
+        )
+        kind = _line("kind", "convnet", "or cnn, the paper's")
+        return f'[model]\n{kind}\n{size}\n\n[learner]\nkind = "in-run"\n{shift}\n'
     return (
         f"[model]\n{_line('kind', 'auto', 'trees and a linear model, blended; or trees, linear, logistic, mlp, cnn')}\n"
     )

@@ -1,4 +1,4 @@
-"""How one column becomes features: standardised numbers, categories, hashed categories, and dates by their parts.
+"""How one column becomes features: standardised numbers, categories, hashed ones, dates by their parts, and words.
 
 Each kind has what the hold-out taught it as plain fields, and writes its features into `out`, a slice [rows, width]
 of zeros. Encoded numbers are held within ±`LIMIT` scales of the hold-out's mean: an outlier in somebody's file
@@ -7,14 +7,23 @@ stays finite in float32 and cannot wreck a training step by itself.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
-from databazaar.data.schema_message import CategoricalFields, DateFields, DatePart, HashedFields, NumericFields
+from databazaar.data.images import Size, holds_bytes, pixels
+from databazaar.data.schema_message import (
+    CategoricalFields,
+    DateFields,
+    DatePart,
+    HashedFields,
+    ImageFields,
+    NumericFields,
+    TextFields,
+)
+from databazaar.data.words import GramBuckets, bucket_of, words_of
 from databazaar.errors import BazaarError
 
 Features: TypeAlias = npt.NDArray[np.float32]
@@ -171,7 +180,85 @@ class DateColumn(DateFields):
             out[:, place] = gone
 
 
-Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn
+class TextColumn(TextFields):
+    """A column of free text by the words in it: each is in one of `buckets` features, by the hash of hashed categories,
+    and each feature that a text has is 1 / √(the features that it has). A missing text has none.
+
+    Trees take how many words a text has, and whether each of the grams that are `common` in the hold-out is there. The
+    blend of trees and a linear model takes the buckets of the first `slots` grams besides (data/words.py)."""
+
+    @property
+    def width(self) -> int:
+        return self.buckets + self.missing
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        words = tuple(f"{self.name} (words {place})" for place in range(self.buckets))
+        return (*words, f"{self.name} (missing)") if self.missing else words
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        found = as_texts(column, where)
+        self.fill(found.spread(np.array(found.texts, dtype=object), None), out)
+
+    def fill(self, texts: npt.NDArray[Any], out: Features) -> None:
+        """The features of each row's text, or None."""
+        for row, text in enumerate(texts):
+            if text is None:
+                out[row, self.buckets :] = 1.0
+            elif places := list({bucket_of(word, self.buckets) for word in words_of(text)}):
+                out[row, places] = len(places) ** -0.5
+
+    def fill_tree(self, column: Column, out: Features, grams: Features, where: str) -> None:
+        """What trees take, and the buckets of grams, NaN where a text has fewer than `grams` has room for."""
+        found, buckets, common = as_texts(column, where), GramBuckets(self.name), np.array(self.common, dtype=np.int64)
+        few = np.full((len(found.texts) + 1, out.shape[1]), np.nan)
+        wide = np.full((len(found.texts) + 1, grams.shape[1]), np.nan, dtype=np.float32)
+        for row, text in enumerate(found.texts):
+            there = buckets.of(text)
+            few[row] = [len(words_of(text)), *np.isin(common, there)]
+            kept = there[: grams.shape[1]]
+            wide[row, : len(kept)] = kept
+        out[:], grams[:] = few[found.codes], wide[found.codes]
+
+
+class ImageColumn(ImageFields):
+    """A column of images, each as its numbers by channel, row and column, standardised by channel. A missing image is
+    all zeros, which is the hold-out's mean."""
+
+    @classmethod
+    def fit(cls, name: str, column: Column, size: Size) -> ImageColumn:
+        """Means and deviations of the channels over the images of the hold-out."""
+        found = np.stack([pixels(blob, size) for blob in column.dropna()]).astype(np.float64)
+        means, scales = (tuple(part.tolist()) for part in (found.mean((0, 2, 3)), found.std((0, 2, 3))))
+        return cls.model_construct(name=name, size=size, means=means, scales=tuple(one or 1.0 for one in scales))
+
+    @property
+    def width(self) -> int:
+        return self.size[0] * self.size[1] * self.size[2]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} (pixel {place})" for place in range(self.width))
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        if not holds_bytes(column) and not column.isna().all():
+            raise BazaarError(
+                f"{where}: column {self.name!r} holds no images and the hold-out has images: give a folder of images"
+            )
+        for row, blob in enumerate(column):
+            if isinstance(blob, bytes):
+                try:
+                    self.fill(blob, out[row])
+                except BazaarError as reason:
+                    raise BazaarError(f"{where}: column {self.name!r}, data row {row + 1}: {reason}") from None
+
+    def fill(self, blob: bytes, out: Features) -> None:
+        """The features of one image."""
+        means, scales = (np.array(part, dtype=np.float32)[:, None, None] for part in (self.means, self.scales))
+        out[:] = ((pixels(blob, self.size) - means) / scales).ravel()
+
+
+Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn | TextColumn | ImageColumn
 
 
 def standardised(values: Floats, mean: float, scale: float) -> Features:
@@ -179,16 +266,6 @@ def standardised(values: Floats, mean: float, scale: float) -> Features:
         standard = (values - mean) / scale
     clipped: Features = np.clip(standard, -LIMIT, LIMIT).astype(np.float32)
     return clipped
-
-
-def bucket_of(text: str, buckets: int) -> int:
-    """The BLAKE2b digest of 8 bytes of the text in UTF-8, as a little-endian number, modulo `buckets`.
-
-    >>> bucket_of("N14228", 64)
-    22
-    """
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % buckets
 
 
 def place_in(part: DatePart, days: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +22,31 @@ from databazaar.data.columns import (
     refuse_unreadable,
     suggestion,
 )
-from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
-from databazaar.data.schema_message import LeftOut
+from databazaar.data.encoders import (
+    CategoricalColumn,
+    DateColumn,
+    Encoder,
+    HashedColumn,
+    ImageColumn,
+    NumericColumn,
+    TextColumn,
+)
+from databazaar.data.images import Size, holds_bytes, usual_size
+from databazaar.data.schema_message import MAX_COMMON, MAX_SLOTS, LeftOut
 from databazaar.data.text_values import days_in, look_like_codes, numbers_in
+from databazaar.data.words import GramBuckets, is_free_text
 from databazaar.errors import BazaarError
 
 MOST_CATEGORIES = 128
 """A column with more categories than this is hashed."""
 LONGEST_CATEGORY = 200
 """A column with a longer text than this is hashed: it would travel to every provider."""
-BUCKETS = 64
+BUCKETS, WORD_BUCKETS = 64, 512
+"""Of hashed names, and of the words of texts where a model takes them as features."""
+FEWEST_TEXTS = 20
+"""Fewer different texts are names."""
+COMMON_SHARE, LONG = 0.02, 0.95
+"""In what part of the rows a gram is common; and the part of the texts that have slots for all their grams."""
 RARE_ROWS, RARE_SHARE = 10, 0.01
 """A category with fewer rows than both is rare, and grouped with the other rare ones."""
 IDENTIFIERS = 0.95
@@ -39,12 +55,27 @@ TYPING_ERRORS = 0.05
 """The largest share of a column's values that is taken for typing errors among numbers or dates."""
 
 
+Said = Literal["categorical", "text"]
+"""What market.toml says of a column."""
+
+
+def kinds_said(categorical: Sequence[str] | None, text: Sequence[str] | None) -> dict[str, Said]:
+    """What is said of each column that is named."""
+    return {**dict.fromkeys(text or (), "text"), **dict.fromkeys(categorical or (), "categorical")}
+
+
 def chosen_columns(
-    names: list[str], target: str, features: Sequence[str] | None, categorical: Sequence[str] | None, where: str
+    names: list[str],
+    target: str,
+    features: Sequence[str] | None,
+    categorical: Sequence[str] | None,
+    text: Sequence[str] | None,
+    where: str,
 ) -> list[str]:
     chosen = [name for name in names if name != target] if features is None else list(features)
     known, listed = set(names), set(chosen)
-    for setting, wanted in (("features", list(features or ())), ("categorical", list(categorical or ()))):
+    kinds: dict[str, Sequence[str]] = {"categorical": categorical or (), "text": text or ()}
+    for setting, wanted in {"features": features or (), **kinds}.items():
         times = Counter(wanted)
         for name in wanted:
             if name == target:
@@ -56,10 +87,16 @@ def chosen_columns(
                 )
             if times[name] > 1:
                 raise BazaarError(f"{where}: `{setting}` names the column {name!r} twice: name it once")
-    for name in categorical or ():
-        if name not in listed:
+    for setting, wanted in kinds.items():
+        for name in wanted:
+            if name not in listed:
+                raise BazaarError(
+                    f"{where}: `{setting}` names the column {name!r}, which is not among `features`: add it there"
+                )
+    for name in kinds["text"]:
+        if name in kinds["categorical"]:
             raise BazaarError(
-                f"{where}: `categorical` names the column {name!r}, which is not among `features`: add it there"
+                f"{where}: `text` and `categorical` both name the column {name!r}: name it in one of them"
             )
     if not chosen:
         raise BazaarError(
@@ -70,13 +107,21 @@ def chosen_columns(
 
 
 def fit_column(
-    column: Column, categorical: bool, wanted: bool, day_first: bool | None, where: str
+    column: Column,
+    said: Said | None,
+    wanted: bool,
+    day_first: bool | None,
+    where: str,
+    image: Size | None = None,
 ) -> Encoder | LeftOut:
-    """What kind of column this is. It may be listed in market.toml: as `categorical`, or `wanted` as a feature."""
+    """What kind of column this is. It may be listed in market.toml: as what it is `said` to be, or `wanted` as a
+    feature."""
     name = str(column.name)
-    names = categorical or isinstance(column.dtype, pd.CategoricalDtype)
+    if holds_bytes(column):
+        return ImageColumn.fit(name, column, image or usual_size(column))
+    names = said == "categorical" or isinstance(column.dtype, pd.CategoricalDtype)
     column = plain(column)
-    kind = "names" if names else kind_of(column)
+    kind = said or ("names" if names else kind_of(column))
     if column.isna().all():
         return LeftOut.model_construct(name=name, why="empty")
     if kind == "number":
@@ -86,9 +131,11 @@ def fit_column(
     found = as_texts(column, where)
     if not found.texts:
         return LeftOut.model_construct(name=name, why="empty")
-    read = _read(column, found, day_first, where) if kind == "text" else None
+    read = _read(column, found, day_first, where) if kind == "text" and said is None else None
     if read is not None:
         return read
+    if said == "text" or (kind == "text" and _is_free_text(found)):
+        return _words(name, found)
     many = len(found.texts) > max(MOST_CATEGORIES, IDENTIFIERS * found.counts.sum())
     if many and not (names or wanted):
         return LeftOut.model_construct(name=name, why="identifier")
@@ -135,3 +182,29 @@ def _categories(name: str, found: Texts) -> CategoricalColumn | HashedColumn:
         return HashedColumn.model_construct(name=name, buckets=BUCKETS, missing=missing)
     kept = sorted(text for text, grouped in zip(found.texts, rare, strict=True) if not grouped)
     return CategoricalColumn.model_construct(name=name, categories=tuple(kept), other=bool(rare.any()), missing=missing)
+
+
+def _is_free_text(found: Texts) -> bool:
+    """Whether texts are many and most of them are several words."""
+    many = len(found.texts) > MOST_CATEGORIES or 2 * len(found.texts) > found.counts.sum()
+    return len(found.texts) >= FEWEST_TEXTS and many and 2 * sum(map(is_free_text, found.texts)) > len(found.texts)
+
+
+def _words(name: str, found: Texts) -> TextColumn:
+    """The most frequent of the common grams are kept as numbers of their buckets; with equal counts the lowest ones."""
+    buckets, counts = GramBuckets(name), Counter[int]()
+    sizes = []
+    for text, rows in zip(found.texts, found.counts.tolist(), strict=True):
+        there = buckets.of(text)
+        sizes.append(len(there))
+        counts.update(dict.fromkeys(there, rows))
+    least = max(RARE_ROWS, COMMON_SHARE * found.counts.sum())
+    common = sorted((bucket for bucket, rows in counts.items() if rows >= least), key=lambda one: (-counts[one], one))
+    slots = int(np.quantile(sizes, LONG, method="higher"))
+    return TextColumn.model_construct(
+        name=name,
+        buckets=WORD_BUCKETS,
+        slots=min(max(slots, 1), MAX_SLOTS),
+        common=tuple(common[:MAX_COMMON]),
+        missing=bool((found.codes < 0).any()),
+    )

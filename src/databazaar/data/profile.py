@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Floats, as_numbers, as_texts, kind_of, plain
+from databazaar.data.images import holds_bytes
 from databazaar.data.profile_record import TableProfile, Understood
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.target import Classes, classes_of, places_of
@@ -21,6 +23,8 @@ from databazaar.errors import BazaarError
 
 MOST_STRANGE = 50
 FARTHEST = 1e6
+NAMES = ("category", "hashed", "text", "image")
+"""Kinds of columns whose rows say the same or not."""
 Names: TypeAlias = npt.NDArray[Any]
 """The category of each row, None where there is none."""
 
@@ -62,7 +66,11 @@ class Baseline:
         self.frame, self.target = frame, target
         self._kinds: dict[str, Understood] = {**understood, target: "number" if task == "regression" else "category"}
         self._own = comparable(frame, self._kinds)
-        self.known = {name: {text for text in texts if text is not None} for name, texts in self._own.names.items()}
+        self.known = {
+            name: {text for text in texts if text is not None}
+            for name, texts in self._own.names.items()
+            if self._kinds[name] in ("category", "hashed")
+        }
         self._rows = fingerprints(self._own)
         self._classes: Classes = ()
         if task == "classification":
@@ -150,7 +158,7 @@ def comparable(frame: pd.DataFrame, kinds: Mapping[str, Understood]) -> Columns:
     there = {name: kind for name, kind in kinds.items() if name in frame.columns}
     return Columns(
         {name: floats(frame[name], kind) for name, kind in there.items() if kind in ("number", "date")},
-        {name: names(frame[name]) for name, kind in there.items() if kind in ("category", "hashed")},
+        {name: names(frame[name]) for name, kind in there.items() if kind in NAMES},
     )
 
 
@@ -180,6 +188,9 @@ def names(column: Column) -> Names:
     >>> names(pd.Series([3.0, None, 0.5])).tolist()
     ['3', None, '0.5']
     """
+    if holds_bytes(column):
+        digests = (hashlib.sha256(blob).hexdigest() if isinstance(blob, bytes) else None for blob in column)
+        return np.array(list(digests), dtype=object)
     try:
         found = as_texts(plain(column).replace([np.inf, -np.inf], np.nan), "")
     except BazaarError:

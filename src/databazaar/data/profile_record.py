@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from databazaar.data.schema_message import TaskKind
 
-Understood = Literal["number", "category", "hashed", "date", "left out", "not usable"]
+Understood = Literal["number", "category", "hashed", "date", "text", "image", "left out", "not usable"]
 UNUSED = ("left out", "not usable")
 
 
@@ -19,7 +19,7 @@ class ProfileRecord(BaseModel):
 
 
 class ColumnUse(ProfileRecord):
-    """How one column of the consumer's rows is understood, why if it is not used, and an example of it."""
+    """How one column of the consumer's rows is understood, why if it is not used, how if it is text, and an example."""
 
     name: str
     understood: Understood

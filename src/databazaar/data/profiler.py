@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from databazaar.data.columns import distinct, holds_written_dates, is_identifier, listed, plain
-from databazaar.data.encoders import CategoricalColumn, DateColumn, HashedColumn, NumericColumn
+from databazaar.data.encoders import CategoricalColumn, DateColumn, HashedColumn, ImageColumn, NumericColumn, TextColumn
 from databazaar.data.profile import Baseline, Measured, spelling
 from databazaar.data.profile_record import UNUSED, ColumnUse, TableProfile, Understood
 from databazaar.data.schema import REASONS, Schema
 from databazaar.data.schema_message import TaskKind
+from databazaar.data.words import words_of
 
 MUCH_MISSING = 0.3
 MUCH_UNSEEN = 0.05
@@ -26,6 +27,8 @@ _KINDS: dict[type, Understood] = {
     CategoricalColumn: "category",
     HashedColumn: "hashed",
     DateColumn: "date",
+    TextColumn: "text",
+    ImageColumn: "image",
 }
 
 
@@ -70,11 +73,25 @@ def column_uses(schema: Schema, frame: pd.DataFrame, features: Sequence[str] | N
     unused |= {column.name: REASONS[column.why] for column in schema.left_out}
     kinds: dict[str, Understood] = {name: "left out" if name in unused else "not usable" for name in names}
     kinds |= {encoder.name: _KINDS[type(encoder)] for encoder in schema.encoders}
-    first = {name: [str(value)[:40] for value in plain(frame[name].dropna())[:1]] for name in names}
+    about = unused | {image.name: "×".join(map(str, image.size)) for image in schema.images}
+    about |= {text.name: _read_as_words(frame[text.name]) for text in schema.texts}
+    first = {
+        name: ["" if isinstance(value, bytes) else str(value)[:40] for value in plain(frame[name].dropna())[:1]]
+        for name in names
+    }
     return [
-        ColumnUse(name=name, understood=kinds[name], why=unused.get(name, ""), example="".join(first[name]))
+        ColumnUse(name=name, understood=kinds[name], why=about.get(name, ""), example="".join(first[name]))
         for name in names
     ]
+
+
+def _read_as_words(column: pd.Series) -> str:
+    """
+    >>> _read_as_words(pd.Series(["good value", "it broke on day one", None]))
+    'by its words and pairs of words, 5 words in a usual row'
+    """
+    counts = sorted(len(words_of(str(text))) for text in column.dropna())
+    return f"by its words and pairs of words, {counts[len(counts) // 2]} words in a usual row"
 
 
 def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> Iterator[str]:
@@ -82,7 +99,7 @@ def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> 
         column = frame[name]
         if len(column) > 1 and distinct(column) == 1 and not column.hasnans:
             yield f"column {name!r} has the same value in every row, so it tells nothing: leave it out of `features`"
-        elif is_identifier(column):
+        elif kind not in ("text", "image") and is_identifier(column):
             yield (
                 f"column {name!r} has another value in every row and looks like an identifier: leave it out by listing "
                 "the other columns as `features`"

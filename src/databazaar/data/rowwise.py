@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from numbers import Number
 from typing import Any
 from unicodedata import normalize
@@ -23,14 +24,17 @@ from databazaar.data.encoders import (
     CategoricalColumn,
     DateColumn,
     Encoder,
+    ImageColumn,
     NumericColumn,
-    bucket_of,
+    TextColumn,
     mark,
     standardised,
 )
 from databazaar.data.schema import Array, Schema
 from databazaar.data.target import place_of, spellings_of
 from databazaar.data.text_values import days_in, days_of, look_like_codes, numbers_in
+from databazaar.data.words import bucket_of
+from databazaar.errors import BazaarError
 
 UNKNOWN = -1
 """The class of a row whose label is none of the schema's, or missing; in a regression it is NaN."""
@@ -86,8 +90,21 @@ def _encode(encoder: Encoder, column: Column, out: npt.NDArray[np.float32]) -> N
         for place, category in enumerate(encoder.categories):
             places.setdefault(spelling(category), place)
         mark(out, _read(column, lambda value: places.get(spelling(value), others), encoder.place_of_missing))
+    elif isinstance(encoder, ImageColumn):
+        for value, row in zip(column, out, strict=True):
+            with suppress(BazaarError):
+                encoder.fill(value if isinstance(value, bytes) else b"", row)
+    elif isinstance(encoder, TextColumn):
+        encoder.fill(np.array([_text(value) for value in column], dtype=object), out)
     else:
         mark(out, _read(column, lambda value: bucket_of(spelling(value), encoder.buckets), encoder.place_of_missing))
+
+
+def _text(value: Any) -> str | None:
+    """Any value as text; None where it is missing."""
+    if isinstance(value, str):
+        return normalize("NFC", value.strip()) or None
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else spelling(value)
 
 
 def _column(frame: pd.DataFrame, name: str) -> Column:

@@ -16,8 +16,18 @@ import pandas as pd
 from pydantic import Field, ValidationError
 
 from databazaar.data.columns import as_numbers, suggestion
-from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn, standardised
-from databazaar.data.holdout import chosen_columns, fit_column
+from databazaar.data.encoders import (
+    CategoricalColumn,
+    DateColumn,
+    Encoder,
+    HashedColumn,
+    ImageColumn,
+    NumericColumn,
+    TextColumn,
+    standardised,
+)
+from databazaar.data.holdout import chosen_columns, fit_column, kinds_said
+from databazaar.data.images import Size
 from databazaar.data.schema_message import MAX_WIDTH, MOST_COLUMNS, LeftOut, SchemaMessage, TaskKind
 from databazaar.data.target import check_target, classes_of, column_names, places_of, refuse_without_target
 from databazaar.errors import BazaarError
@@ -57,7 +67,7 @@ class FirstFault(TableFaults):
 
 
 class Schema(SchemaMessage):
-    """The encoding of every table of a market: numbers first, then categories, hashed categories and dates.
+    """The encoding of every table of a market: numbers first, then categories, hashed ones, dates, texts, and images.
 
     >>> holdout = pd.DataFrame({"amount": [1.0, 3.0], "channel": ["web", "shop"], "fraud": ["no", "yes"]})
     >>> schema = Schema.fit(holdout, target="fraud", task="classification")
@@ -72,11 +82,13 @@ class Schema(SchemaMessage):
     categorical: Annotated[tuple[CategoricalColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
     hashed: Annotated[tuple[HashedColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
     dates: Annotated[tuple[DateColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)]
+    texts: Annotated[tuple[TextColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)] = ()
+    images: Annotated[tuple[ImageColumn, ...], Field(strict=False, max_length=MOST_COLUMNS)] = ()
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
         """One for each feature column, in the order of x."""
-        return (*self.numeric, *self.categorical, *self.hashed, *self.dates)
+        return (*self.numeric, *self.categorical, *self.hashed, *self.dates, *self.texts, *self.images)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -112,22 +124,26 @@ class Schema(SchemaMessage):
         task: TaskKind,
         features: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
+        text: Sequence[str] | None = None,
         day_first: bool | None = None,
+        image: Size | None = None,
         where: str = "holdout.csv",
         faults: TableFaults | None = None,
     ) -> Schema:
         """Learn the encoding from the hold-out; without `features`, every column but the target is one. `day_first`
-        says how to read 03/04/2024 where no date of its column shows the order. The first fault is raised; where
-        `faults` collect them, the encoding is that of the columns without one."""
+        says how to read 03/04/2024 where no date of its column shows the order, and `image` how large images become.
+        The first fault is raised; where `faults` collect them, the encoding is that of the columns without one."""
         faults = FirstFault() if faults is None else faults
         names = column_names(frame, where)
         check_target(names, target, where)
         refuse_without_target(frame, target, task, where)
-        wanted, as_names = set(features or ()), set(categorical or ())
-        chosen = faults.caught(lambda: chosen_columns(names, target, features, categorical, where))
+        wanted, said = set(features or ()), kinds_said(categorical, text)
+        chosen = faults.caught(lambda: chosen_columns(names, target, features, categorical, text, where))
         if chosen is None:
             chosen = [name for name in names if name != target and (features is None or name in wanted)]
-        fits = (partial(fit_column, frame[name], name in as_names, name in wanted, day_first, where) for name in chosen)
+        fits = (
+            partial(fit_column, frame[name], said.get(name), name in wanted, day_first, where, image) for name in chosen
+        )
         fitted = [faults.caught(fit) for fit in fits]
         parts: dict[str, Any] = {
             name: tuple(column for column in fitted if isinstance(column, kind)) for name, kind in _COLUMNS.items()
@@ -226,7 +242,7 @@ class Schema(SchemaMessage):
     def _broken_rule(self) -> str | None:
         names = (*self.columns, self.target, *(column.name for column in self.left_out))
         if not self.columns:
-            return "numeric, categorical, hashed and dates name no column"
+            return "numeric, categorical, hashed, dates, texts and images name no column"
         if len(set(names)) < len(names):
             return "a column is named twice"
         if self.width > MAX_WIDTH:
@@ -237,6 +253,14 @@ class Schema(SchemaMessage):
         for date in self.dates:
             if len(set(date.parts)) < len(date.parts):
                 return f"dates: the parts of {date.name!r} are not distinct"
+        for text in self.texts:
+            if len(set(text.common)) < len(text.common):
+                return f"texts: the common grams of {text.name!r} are not distinct"
+        for image in self.images:
+            if not len(image.means) == len(image.scales) == image.size[0]:
+                return f"images: {image.name!r} has not one mean and one scale for each channel"
+        if sum(text.slots for text in self.texts) > MAX_WIDTH:
+            return f"texts have more than {MAX_WIDTH} slots"
         if len({type(label) for label in self.classes}) > 1 or list(self.classes) != sorted(set(self.classes)):
             return "classes are not sorted, distinct and of one type"
         if (len(self.classes) >= 2) != (self.task == "classification") or len(self.classes) == 1:
@@ -249,6 +273,8 @@ _COLUMNS: dict[str, Any] = {
     "categorical": CategoricalColumn,
     "hashed": HashedColumn,
     "dates": DateColumn,
+    "texts": TextColumn,
+    "images": ImageColumn,
     "left_out": LeftOut,
 }
 REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in nearly every row"}

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from databazaar.data.columns import listed
 from databazaar.data.formats import Found, TableFormat, find_out
+from databazaar.data.images import class_folders, is_image, read_class_folders, with_images
 from databazaar.data.memory_limits import refuse_too_large, table_room, text_room
 from databazaar.data.parquet import read_parquet
 from databazaar.data.schema import Array, Schema
@@ -58,8 +59,11 @@ def table_suffix(path: Path) -> str | None:
 
 
 def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
-    """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names. The file is opened and
-    read once. How a text file is written is found out, unless `format` says so."""
+    """The table in a CSV, TSV or Parquet file, or of a folder of images (data/images.py), with at least one row and
+    distinct column names. The file is opened and read once. How a text file is written is found out, unless `format`
+    says so."""
+    if os.path.isdir(path):  # noqa: PTH112 (false, and no error, for a name that no file can have)
+        return _read_images(path, format)
     if (suffix := table_suffix(path)) is None:
         raise BazaarError(
             f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
@@ -98,6 +102,39 @@ def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
             f"{path}: the file has the columns {listed(names)} but no rows: add data or leave the file out"
         )
     return TableFile(path, frame, hashlib.sha256(raw).hexdigest(), notes)
+
+
+def _read_images(path: Path, format: TableFormat | None) -> TableFile:
+    try:
+        tables = tables_in(path)
+        if not tables:
+            frame, digest = read_class_folders(path)
+            if not len(frame):
+                raise BazaarError("the folder has no class folders with images: give a folder for each class")
+            return TableFile(path, frame, digest)
+        if len(tables) > 1:
+            raise BazaarError(f"the folder has {len(tables)} tables: leave the one whose rows name its images")
+        table = read_table(tables[0], format)
+        frame, digest = with_images(table.frame, path, table.digest)
+    except BazaarError as error:
+        raise BazaarError(f"{path}: {error}") from None
+    except OSError as error:
+        raise BazaarError(f"{path}: the folder cannot be read ({error.strerror}): correct its rights") from None
+    return replace(table, path=path, frame=frame, digest=digest)
+
+
+def tables_in(path: Path) -> list[Path]:
+    """The files of a folder that are tables."""
+    return sorted(one for one in path.iterdir() if one.is_file() and table_suffix(one))
+
+
+def holds_images(path: Path) -> bool:
+    """Whether a folder is a table of images: at least two class folders, or one table beside image files."""
+    if not path.is_dir() or path.is_symlink():
+        return False
+    if tables := tables_in(path):
+        return len(tables) == 1 and any(is_image(one.name) for one in path.iterdir())
+    return len(class_folders(path)) >= 2
 
 
 def _plainly(reason: str) -> str:

@@ -1,7 +1,9 @@
 """A table as boosted trees take it: one feature a column, in the column's own units.
 
 Numbers and dates stay as they are, for a tree only asks whether a number is above another; categories are codes; what
-is missing is NaN. All that has to be known of a column is in the schema, which networks share.
+is missing is NaN. A text is the number of its words and a 0 or 1 for each gram that is common; where the model has a
+linear part too, the buckets of its grams follow at the end of the row (data/words.py). All that has to be known of a
+column is in the schema, which networks share.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from databazaar.data.encoders import (
     DateColumn,
     Encoder,
     HashedColumn,
+    ImageColumn,
     NumericColumn,
-    bucket_of,
+    TextColumn,
     place_in,
 )
 from databazaar.data.schema import Array, FirstFault, Schema, TableFaults
+from databazaar.data.words import bucket_of
 from databazaar.errors import BazaarError
 from databazaar.models import OF_COLUMNS, Auto, Columns, Trees
 
@@ -35,7 +39,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class TreeFeatures:
-    """The encoding of a schema for trees.
+    """The encoding of a schema for trees; `with_grams`, for a linear model beside them.
 
     >>> frame = pd.DataFrame({"amount": [1.5, None], "channel": ["web", "shop"], "fraud": ["no", "yes"]})
     >>> features = TreeFeatures(Schema.fit(frame, target="fraud", task="classification"))
@@ -44,14 +48,20 @@ class TreeFeatures:
     """
 
     schema: Schema
+    with_grams: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for encoder in self.schema.encoders for name in _names(encoder))
 
     @property
+    def grams(self) -> int:
+        """How many features at the end of a row are buckets of grams."""
+        return sum(text.slots for text in self.schema.texts) if self.with_grams else 0
+
+    @property
     def width(self) -> int:
-        return len(self.names)
+        return len(self.names) + self.grams
 
     @property
     def categorical(self) -> tuple[int, ...]:
@@ -80,13 +90,13 @@ class TreeFeatures:
         faults = FirstFault() if faults is None else faults
         self.schema.refuse_missing_columns(frame, where, faults)
         x = np.full((len(frame), self.width), np.nan, dtype=np.float32)
-        place = 0
+        place, slot = 0, len(self.names)
         for encoder in self.schema.encoders:
-            width = len(_names(encoder))
+            width, slots = len(_names(encoder)), encoder.slots if isinstance(encoder, TextColumn) else 0
             if encoder.name in frame.columns:
-                features = x[:, place : place + width]
-                faults.caught(partial(_fill, encoder, frame[encoder.name], features, where))
-            place += width
+                features, grams = x[:, place : place + width], x[:, slot : slot + slots]
+                faults.caught(partial(_fill, encoder, frame[encoder.name], features, grams, where))
+            place, slot = place + width, slot + slots
         return x
 
 
@@ -96,14 +106,14 @@ Encoding: TypeAlias = Schema | TreeFeatures
 
 def encoding_of(schema: Schema, model: str) -> Encoding:
     """How a kind of model takes the tables of a schema."""
-    return TreeFeatures(schema) if model in OF_COLUMNS else schema
+    return TreeFeatures(schema, model == Auto.kind) if model in OF_COLUMNS else schema
 
 
 def with_places(model: Columns, schema: Schema) -> Columns:
     """A model whose settings name columns, with the places of features instead."""
-    features = TreeFeatures(schema)
+    features = TreeFeatures(schema, with_grams=isinstance(model, Auto))
     if not isinstance(model, Trees):
-        return Auto(features.categorical)
+        return Auto(features.categorical, features.grams)
     rising, falling = (features.placed(getattr(model, name), f"model.{name}") for name in ("rising", "falling"))
     return replace(model, rising=rising, falling=falling, categorical=features.categorical)
 
@@ -111,11 +121,17 @@ def with_places(model: Columns, schema: Schema) -> Columns:
 def _names(encoder: Encoder) -> tuple[str, ...]:
     if isinstance(encoder, DateColumn):
         return tuple(f"{encoder.name} ({'days' if part == 'days' else f'time of {part}'})" for part in encoder.parts)
+    if isinstance(encoder, TextColumn):
+        return (f"{encoder.name} (words)", *(f"{encoder.name} (gram {bucket})" for bucket in encoder.common))
     return (encoder.name,)
 
 
-def _fill(encoder: Encoder, column: Column, out: Features, where: str) -> None:
-    if isinstance(encoder, DateColumn):
+def _fill(encoder: Encoder, column: Column, out: Features, grams: Features, where: str) -> None:
+    if isinstance(encoder, ImageColumn):
+        raise BazaarError(f'{where}: trees take no images, as column {encoder.name!r} has: use model.kind = "convnet"')
+    if isinstance(encoder, TextColumn):
+        encoder.fill_tree(column, out, grams, where)
+    elif isinstance(encoder, DateColumn):
         days = as_days(column, where, encoder.day_first)
         for place, part in enumerate(encoder.parts):
             out[:, place] = days if part == "days" else _cycle(part, days)

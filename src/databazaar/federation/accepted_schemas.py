@@ -90,6 +90,8 @@ def meaning(schema: SchemaMessage) -> str:
         "numbers": [column.name for column in schema.numeric],
         "categories": [column.name for column in schema.categorical] + [column.name for column in schema.hashed],
         "dates": [column.name for column in schema.dates],
+        "words of": [column.name for column in schema.texts],
+        "images": [column.name for column in schema.images],
     }
     columns = "; ".join(f"{kind}: {listed(names, 12)}" for kind, names in kinds.items() if names)
     classes = f" ({listed(schema.classes, 8)})" if schema.classes else ""

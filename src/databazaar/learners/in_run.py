@@ -39,6 +39,8 @@ class InRun:
     )
     rate: float = setting(2e-3, "the optimizer's learning rate at its highest", above=0)
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam is AdamW; sgd has momentum 0.9", in_files=False)
+    shift: int = setting(0, "images are moved by up to so many pixels", at_least=0, at_most=100)
+    flip: bool = setting(False, "half of the images are mirrored left to right")
     weight_decay: float = setting(0.01, "as torch.optim.AdamW and SGD have it; 0 is none", at_least=0, in_files=False)
     warm_up: int = setting(20, "the steps over which the rate rises", at_least=0, at_most=MOST, in_files=False)
     clip: float = setting(1.0, "the largest norm of a step's gradient", above=0, in_files=False)

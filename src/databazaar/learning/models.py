@@ -1,4 +1,4 @@
-"""Models as one flat vector: the four built-in ones, and how any torch module lies in a vector."""
+"""Models as one flat vector: the built-in ones, and how any torch module lies in a vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.func import functional_call
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.parameter_exchange import moving_buffers
 from databazaar.learning.torch_state import seeded
-from databazaar.models import FILTER_SIDE, ModelForm, layer_sizes
+from databazaar.models import CONV_SIDE, FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.vectors import hash_array
 
 
@@ -33,8 +33,12 @@ def build_model(
     """
     sizes = layer_sizes(kind, inputs, outputs, hidden)
     with seeded(seed):
-        first, *rest = [nn.Linear(*size) for size in sizes]
-    if kind == "cnn":
+        first, *rest = _convolutions(sizes) if kind == "convnet" else [nn.Linear(*size) for size in sizes]
+    if kind == "convnet":
+        second, hidden_layer, last = rest
+        pooled = (part for layer in (first, second) for part in (layer, nn.ReLU(), nn.MaxPool2d(2)))
+        model = nn.Sequential(*pooled, nn.Flatten(), hidden_layer, nn.ReLU(), last)
+    elif kind == "cnn":
         second, last = rest
         head = (StrongestPatch(), nn.Flatten(), second, nn.ReLU(), last)
         model = nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
@@ -42,6 +46,13 @@ def build_model(
         model = nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
     vars(model)["form"] = ModelForm(kind, tuple(map(int, inputs)), int(outputs), tuple(hidden) if kind == "mlp" else ())
     return model
+
+
+def _convolutions(sizes: Sequence[tuple[int, int]]) -> list[nn.Module]:
+    """Two layers of filters that keep the sides of an image, and the layers after them."""
+    patch, half = CONV_SIDE**2, CONV_SIDE // 2
+    filters = [nn.Conv2d(into // patch, out, CONV_SIDE, padding=half) for into, out in sizes[:2]]
+    return [*filters, *(nn.Linear(*size) for size in sizes[2:])]
 
 
 def form_of(model: nn.Module | None) -> ModelForm | None:

@@ -27,7 +27,7 @@ from databazaar import __version__
 from databazaar.data.schema_message import Strict, TaskKind
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
-from databazaar.models import OF_COLUMNS, ColumnsKind, ModelForm, ModelKind, Trees
+from databazaar.models import OF_COLUMNS, ColumnsKind, ModelForm, ModelKind, TrainedOnRows, Trees
 from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 class Architecture(Strict):
     """A built-in model, as `databazaar.build_model` takes it."""
 
-    kind: ModelKind | ColumnsKind
+    kind: ModelKind | ColumnsKind | TrainedOnRows
     inputs: _Sizes
     outputs: _Size
     hidden: _Sizes = ()

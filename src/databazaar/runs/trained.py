@@ -300,7 +300,9 @@ def _of_columns(stored: StoredModel, path: Path) -> Ensemble | Blend:
     found = Ensemble.restored(array) if form.kind == Trees.kind else Blend.restored(array)
     trees = found if isinstance(found, Ensemble) else found.trees
     outputs = 1 if trees.objective.kind == "squared" else max(2, trees.objective.classes)
-    if (trees.bins.features, outputs) != (form.inputs[0], form.outputs):
+    grams = form.inputs[0] - trees.bins.features
+    with_grams = isinstance(found, Blend) and len(found.linear.grams) > 0
+    if grams < 0 or (grams > 0) != with_grams or outputs != form.outputs:
         raise BazaarError(f"{path}: the trees do not fit {CARD}: copy the model folder again from its run")
     return found
 

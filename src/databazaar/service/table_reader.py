@@ -127,7 +127,7 @@ def _kind(column: Any) -> str:
     from databazaar.data.schema_message import LeftOut
 
     try:
-        fitted = fit_column(column, categorical=False, wanted=False, day_first=None, where="")
+        fitted = fit_column(column, said=None, wanted=False, day_first=None, where="")
     except BazaarError:  # its sentence would show a value
         return "text"
     kinds = {NumericColumn: "number", DateColumn: "date", CategoricalColumn: "category"}

@@ -23,18 +23,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.learning.blend import Blend
+from databazaar.learning.blend import Blend, Linear
 from databazaar.learning.design import Design
 from databazaar.learning.inputs import Examples, Inputs
-from databazaar.learning.linear import LinearProblem, Quadratic, Rows, Step
+from databazaar.learning.linear import LinearProblem
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.torch_state import one_thread
 from databazaar.learning.trees.ensemble import Ensemble
 from databazaar.learning.utilities import OutputScorer, Scores
+from databazaar.models import Auto, Columns
 from databazaar.parties import Consumer
+from databazaar.randomness import oracle_key
 from databazaar.row_values import JudgedRows
-from databazaar.training.boosting import BoostingTraining, features, refuse_large_trees, untrained
-from databazaar.training.newton import HESSIAN, LINEAR, with_ridge
+from databazaar.training.boosting import (
+    OWN,
+    BoostingTraining,
+    columns_for_trees,
+    features,
+    refuse_large_trees,
+    untrained,
+)
+from databazaar.training.linear_part import LinearPart, Moved, Party, SolvedPart, TextPart, table
+from databazaar.training.newton import with_ridge
 from databazaar.training.predictions import (
     gains_in_predictions,
     judged,
@@ -56,26 +66,25 @@ STEPS, CLOSE = 10, 0.5
 
 @dataclass(frozen=True, eq=False)
 class BlendTraining:
-    """`trees` grows trees, `problem` is the linear model's. `scorer` judges scores of the hold-out."""
+    """`trees` grows trees, `part` trains the linear model. `scorer` judges scores of the hold-out."""
 
     rule: Blending
     consumer: Consumer
     scorer: OutputScorer
     trees: BoostingTraining
-    problem: LinearProblem
+    part: LinearPart
 
     @classmethod
     def of(cls, rule: Blending, market: Market) -> BlendTraining:
         consumer = market.consumer
         trees, scorer = BoostingTraining.of(rule, market), output_scorer(consumer, rule.kind)
-        return cls(rule, consumer, scorer, trees, problem_of(rule, consumer, untrained(consumer)))
+        return cls(rule, consumer, scorer, trees, linear_part(rule, consumer, untrained(consumer)))
 
     def restored(self, stored: NDArray[Any]) -> Model:
         return Blend.restored(stored)
 
     def init(self, model: Model) -> Memory:
-        nothing = self.problem.nothing
-        return {HESSIAN: nothing.hessian, LINEAR: nothing.linear}
+        return self.part.init()
 
     def question(self, model: Model) -> Tensor:
         return torch.empty(0)
@@ -95,15 +104,15 @@ class BlendTraining:
         if not counted:
             return nothing
         before = self._holdout_scores(blend)
-        step, memory, linear_parts = self._linear_move(blend, lesson, counted)
-        linear = blend.linear if step is None else blend.linear + step.parts.sum(0).numpy()
+        moved = self._linear_move(blend, lesson, counted)
+        linear_parts = moved.parts
         move = self.trees.moved(blend.trees, lesson, counted)
         trees, tree_parts = move.after, move.parts
         missing = len(linear_parts) - len(tree_parts)  # the ridge's part, which trees do not have
         tree_parts = np.concatenate([tree_parts, np.zeros((missing, *tree_parts.shape[1:]))])
         parts = blend.mixed(linear_parts, tree_parts)
         gained = gains_in_predictions(self.scorer, blend.mixed(*before), parts, lesson, counted)
-        after = self._weighed(replace(blend, linear=linear, trees=trees))
+        after = self._weighed(replace(blend, linear=moved.after, trees=trees))
         scores = self.score(after)
         if not np.isfinite(scores.utility[0]):
             return nothing
@@ -112,49 +121,41 @@ class BlendTraining:
             middle = self.trees.slopes(trees, blend.mixed(*before) + parts.sum(0) / 2)
             gained_by_trees = self.trees.row_gains(move, middle), move.scores
             for i, by_trees, scores_of_trees in zip(counted, *gained_by_trees, strict=False):  # the buyer's come last
-                table = _table(blend.design, lesson.replies.rows[i])
-                rows[i] = self._judged_rows(blend, step, table, middle, by_trees, scores_of_trees)
-        return Learned({**gains, **gained}, failures, after, memory, scores, rows)
+                with one_thread():
+                    by_columns = moved.row_gains(counted.index(i), middle)
+                rows[i] = self._judged_rows(blend, lesson.replies.rows[i], by_columns, by_trees, scores_of_trees)
+        return Learned({**gains, **gained}, failures, after, moved.memory, scores, rows)
 
     def own_rows_alone(self) -> Blend:
         """Each as it is alone, in the shares that are best on rows kept apart."""
         start, (train, judge), both = untrained(self.consumer), self.trees.divided(), own_rows(self.consumer)
         rounds = self.trees.rounds_alone(start, train, judge)
         tried, whole = (
-            Blend(self._design, self._fitted(rows), self.trees.alone(start, rows, rounds), 0.0)
+            Blend(self.part.design, self._fitted(rows), self.trees.alone(start, rows, rounds), 0.0)
             for rows in (train, both)
         )
         x, y = features(judge[0]), judge[1].cpu().double().numpy()
-        return replace(whole, weight=best_weight(start, tried.linear_scores(x), tried.trees.outputs(x), y))
+        grown = tried.trees.outputs(x[:, : start.bins.features])
+        return replace(whole, weight=best_weight(start, tried.linear_scores(x), grown, y))
 
     def _judged_rows(
-        self, blend: Blend, step: Step | None, rows: Rows, slope: Numbers, by_trees: Numbers, scores_of_trees: Numbers
+        self, blend: Blend, rows: Examples, gains: Numbers, by_trees: Numbers, scores_of_trees: Numbers
     ) -> JudgedRows:
-        """A provider's rows, of which trees alone would gain so much, at these scores of theirs."""
-        at = torch.from_numpy(blend.linear)
-        scores = blend.mixed((rows[0] @ at.T).numpy(), scores_of_trees)
-        along = torch.from_numpy(slope).T @ self._holdout_columns
-        linear = np.zeros(len(by_trees))
-        if step is not None:
-            with one_thread():
-                linear = self.problem.row_values(at, step, rows, along).numpy()
-        return JudgedRows(blend.mixed(linear, by_trees), row_losses(self.consumer, scores, rows[1]))
+        """A provider's rows, of which the linear model alone would gain so much, and trees alone, at their scores."""
+        scores = blend.mixed(blend.linear_scores(features(rows[0])), scores_of_trees)
+        return JudgedRows(blend.mixed(gains, by_trees), row_losses(self.consumer, scores, rows[1].cpu().double()))
 
-    def _linear_move(self, blend: Blend, lesson: Lesson, counted: Sequence[int]) -> tuple[Step | None, Memory, Numbers]:
-        """The linear model's step, what it remembers, and the parts in predictions; no step where it would be no
-        numbers."""
-        draws = lesson.drawn.draws.tolist()
-        parties = [(_table(blend.design, lesson.replies.rows[i]), float(draws.count(i))) for i in counted]
+    def _linear_move(self, blend: Blend, lesson: Lesson, counted: Sequence[int]) -> Moved:
+        draws, replies = lesson.drawn.draws.tolist(), lesson.replies
+        parties = [
+            Party(replies.rows[i], float(draws.count(i)), self.trees.aside(i, replies.places[i])) for i in counted
+        ]
         if self.consumer.train is not None:
-            parties.append((_table(blend.design, self.consumer.train), 1.0))
-        at, before = torch.from_numpy(blend.linear), Quadratic(lesson.memory[HESSIAN], lesson.memory[LINEAR])
+            own = self.consumer.train
+            parties.append(Party(own, 1.0, self.trees.aside(OWN, np.arange(len(own[1])))))
+        key = oracle_key(self.trees.seed, lesson.round, "passes")
         with one_thread():
-            step = self.problem.step(at, before, self.rule.linear.decay, parties)
-            parts, after = step.parts, step.after
-            moves = torch.einsum("np,kcp->knc", self._holdout_columns, parts).numpy()
-        if not all(bool(torch.isfinite(each).all()) for each in (parts, after.hessian, after.linear)):
-            return None, lesson.memory, np.zeros_like(moves)
-        return step, {HESSIAN: after.hessian, LINEAR: after.linear}, moves
+            return self.part.moved(blend.linear, lesson.memory, parties, key, self._holdout)
 
     def _weighed(self, blend: Blend) -> Blend:
         weight = best_weight(blend.trees, *self._holdout_scores(blend), self._targets)
@@ -162,20 +163,23 @@ class BlendTraining:
 
     def _holdout_scores(self, blend: Blend) -> tuple[Numbers, Numbers]:
         with one_thread():
-            linear = (self._holdout_columns @ torch.from_numpy(blend.linear).T).numpy()
+            linear = blend.linear.scores(self._holdout_columns, self._holdout_grams)
         return linear, self.trees.holdout_scores(blend.trees)
 
-    def _fitted(self, rows: Examples) -> Numbers:
+    def _fitted(self, rows: Examples) -> Linear:
         with one_thread():
-            return self.problem.fitted(self.problem.nothing.linear, _table(self._design, rows)).numpy()
+            return self.part.fitted(np.zeros((self.part.problem.outputs, self.part.problem.width)), rows)
 
     @cached_property
-    def _design(self) -> Design:
-        return design_of(self.consumer)
+    def _holdout_columns(self) -> Numbers:
+        return self.part.design(features(self._holdout[0]))
 
     @cached_property
-    def _holdout_columns(self) -> Tensor:
-        return _table(self._design, self._holdout)[0]
+    def _holdout_grams(self) -> Numbers:
+        model = self.consumer.model
+        assert isinstance(model, Columns)
+        x = features(self._holdout[0])
+        return x[:, columns_for_trees(model, x.shape[1]) :]
 
     @cached_property
     def _targets(self) -> Numbers:
@@ -190,30 +194,32 @@ class BlendTraining:
 
 def begun(rule: Blending, consumer: Consumer) -> Blend:
     """No tree yet, and the linear model of the buyer's training rows."""
-    trees, design = untrained(consumer), design_of(consumer)
+    trees = untrained(consumer)
     refuse_large_trees(rule, trees)
-    problem = problem_of(rule, consumer, trees)
-    linear = problem.nothing.linear
-    linear[:, -1] = torch.from_numpy(trees.start)
-    if consumer.train is not None:
-        with one_thread():
-            linear = problem.fitted(linear, _table(design, consumer.train))
-    begun = Blend(design, linear.numpy(), trees, 0.0)
+    part = linear_part(rule, consumer, trees)
+    start = np.zeros((part.problem.outputs, part.problem.width))
+    start[:, -1] = trees.start
+    with one_thread():
+        linear = part.unfitted(start) if consumer.train is None else part.fitted(start, consumer.train)
+    begun = Blend(part.design, linear, trees, 0.0)
     x, y = features(consumer.holdout[0]), consumer.holdout[1].cpu().double().numpy()
-    return replace(begun, weight=best_weight(trees, begun.linear_scores(x), trees.outputs(x), y))
+    grown = trees.outputs(x[:, : trees.bins.features])
+    return replace(begun, weight=best_weight(trees, begun.linear_scores(x), grown, y))
 
 
-def design_of(consumer: Consumer) -> Design:
-    return Design.of(features(own_rows(consumer)[0]), getattr(consumer.model, "categorical", ()))
-
-
-def problem_of(rule: Blending, consumer: Consumer, trees: Ensemble) -> LinearProblem:
-    """The linear model of the same scores, with the ridge that the buyer's rows ask for."""
-    kind, design = trees.objective.kind, design_of(consumer)
+def linear_part(rule: Blending, consumer: Consumer, trees: Ensemble) -> LinearPart:
+    """How the linear model of the same scores learns: with texts by passes, otherwise by Newton's method with the ridge
+    that the buyer's rows ask for."""
+    kind, model, rows = trees.objective.kind, consumer.model, own_rows(consumer)
+    assert isinstance(model, Columns)
+    first = trees.bins.features
+    design = Design.of(features(rows[0])[:, :first], [place for place in model.categorical if place < first])
     loss = {"binary": binary_cross_entropy, "squared": squared_error}.get(kind, cross_entropy)
     problem = LinearProblem(loss, trees.objective.classes, design.width + 1, ridge=1.0)
+    if isinstance(model, Auto) and model.grams:
+        return TextPart(design, problem, first)
     with one_thread():
-        return with_ridge(problem, _table(design, own_rows(consumer)), cautious=True)
+        return SolvedPart(design, with_ridge(problem, table(design, rows), cautious=True), rule.linear.decay)
 
 
 def best_weight(trees: Ensemble, linear: Numbers, grown: Numbers, y: Numbers) -> float:
@@ -238,11 +244,6 @@ def _lowest(loss: Callable[[float], float]) -> float:
         left, right = high - share * (high - low), low + share * (high - low)
         low, high = (low, right) if loss(left) <= loss(right) else (left, high)
     return min((0.0, 1.0, (low + high) / 2), key=loss)
-
-
-def _table(design: Design, rows: Examples) -> Rows:
-    columns = torch.from_numpy(design(features(rows[0])))
-    return torch.cat([columns, columns.new_ones(len(columns), 1)], 1), rows[1].cpu().double()
 
 
 def _blend(model: Model) -> Blend:

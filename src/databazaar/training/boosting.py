@@ -45,7 +45,7 @@ from databazaar.learning.trees.histograms import Grid, LocalRows
 from databazaar.learning.trees.objectives import Objective
 from databazaar.learning.trees.tree import Grown, additions, leaves_of
 from databazaar.learning.utilities import OutputScorer, Scores
-from databazaar.models import Columns, Trees
+from databazaar.models import Auto, Columns, Trees
 from databazaar.parties import Consumer
 from databazaar.randomness import one_in, oracle_key
 from databazaar.row_values import JudgedRows
@@ -76,6 +76,7 @@ def untrained(consumer: Consumer) -> Ensemble:
     if not isinstance(model, Columns) or consumer.form is None:
         raise BazaarError('learner "boosting" grows trees: use model "trees", or another learner')
     x, y = _table(rows)
+    x = x[:, : columns_for_trees(model, x.shape[1])]
     outputs = consumer.form.outputs
     if consumer.loss is binary_cross_entropy:
         objective = Objective("binary")
@@ -165,7 +166,7 @@ class BoostingTraining:
 
     def outputs(self, model: Model, x: Inputs) -> NDArray[np.float64]:
         ensemble = _grown_model(model)
-        return ensemble.outputs(features(x))
+        return ensemble.outputs(features(x)[:, : ensemble.bins.features])
 
     def learn(self, lesson: Lesson) -> Learned:
         ensemble = _grown_model(lesson.model)
@@ -233,7 +234,7 @@ class BoostingTraining:
 
     def rounds_alone(self, begun: Ensemble, train: Examples, judge: Examples) -> int:
         """How many trees of the training rows judge the others best."""
-        x, y = _table(judge)
+        x, y = _table(judge, begun)
         binned, found, best = begun.bins.apply(x), 0, np.inf
         scores = begun.scores(binned)
         for number, ensemble in enumerate(islice(self._growing_alone(begun, train), 1, MOST_ALONE + 1), 1):
@@ -252,7 +253,7 @@ class BoostingTraining:
     def _growing_alone(self, ensemble: Ensemble, rows: Examples) -> Iterator[Ensemble]:
         """With no round more of these rows, with one, and so on."""
         yield ensemble
-        x, y = _table(rows)
+        x, y = _table(rows, ensemble)
         binned = ensemble.bins.apply(x)
         scores = ensemble.scores(binned)
         while True:
@@ -273,9 +274,12 @@ class BoostingTraining:
         sizes = [len(scores) for _, scores in looked]
         weight = np.repeat([*(float(draws.count(i)) for i in counted), 1.0][: len(sizes)], sizes)
         binned, scores = (np.concatenate([each[part] for each in looked]) for part in (0, 1))
-        key = oracle_key(self.seed, 0, "set aside")
-        aside = np.concatenate([one_in(ASIDE, key + i, places) for i, _, places in tables])
+        aside = np.concatenate([self.aside(i, places) for i, _, places in tables])
         return Rows(binned, scores, y, weight, aside, sizes, len(counted))
+
+    def aside(self, party: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows of a party's table no model ever learns from: they judge."""
+        return one_in(ASIDE, oracle_key(self.seed, 0, "set aside") + party, places)
 
     def _trees(self, ensemble: Ensemble, rows: Rows, leaves: int) -> list[Grown]:
         """One a class."""
@@ -311,7 +315,7 @@ class BoostingTraining:
             self._parties.clear()
         self._last[:] = [ensemble]
         kept = self._parties.setdefault(party, _Party.of(ensemble))
-        return kept.scored(ensemble, features(rows[0]), np.arange(len(rows[1])) if places is None else places)
+        return kept.scored(ensemble, _table(rows, ensemble)[0], np.arange(len(rows[1])) if places is None else places)
 
     @property
     def _holdout(self) -> Examples:
@@ -354,5 +358,14 @@ def _targets(rows: Examples) -> Numbers:
     return rows[1].cpu().double().numpy()
 
 
-def _table(rows: Examples) -> tuple[Numbers, Numbers]:
-    return features(rows[0]), _targets(rows)
+def columns_for_trees(model: Columns, features: int) -> int:
+    """How many of the features are not grams of texts."""
+    return features - (model.grams if isinstance(model, Auto) else 0)
+
+
+def _table(rows: Examples, ensemble: Ensemble | None = None) -> tuple[Numbers, Numbers]:
+    """Features, those of an ensemble, and targets."""
+    x = rows[0]
+    if ensemble is not None and isinstance(x, Tensor):
+        x = x[:, : ensemble.bins.features]
+    return features(x), _targets(rows)

@@ -45,6 +45,7 @@ from databazaar.learning.task import Task
 from databazaar.learning.torch_state import SMALL_MODEL, seeded
 from databazaar.randomness import oracle_key, sample_order
 from databazaar.row_values import JudgedRows
+from databazaar.training.augmentation import augmented
 from databazaar.training.network import Network
 from databazaar.training.parameters import Parameters, ParameterTraining, vector_of
 from databazaar.training.protocol import Learned, Lesson, Memory, Model
@@ -145,7 +146,10 @@ class InRunTraining(ParameterTraining):
         parties = [(lesson.replies.rows[i], draws.count(i)) for i in values]
         if parties and self.own is not None:
             parties.append((self._own_rows(lesson.round), 1))
-        batches = list(self._batches(lesson.round, parties))
+        batches = [
+            (augmented(x, self.rule.shift, self.rule.flip, self.seed, lesson.round, place), y, weights)
+            for place, (x, y, weights) in enumerate(self._batches(lesson.round, parties))
+        ]
         rates = [self._rate(lesson, step) for step in range(len(batches))]
         total = sum(times * len(y) for (_, y), times in parties)
         rate = sum(rates) / max(1, total)
