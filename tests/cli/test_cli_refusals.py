@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "no provider file": (remove("north.csv"), ("'north'", "north.csv: the file does not exist", "correct the path")),
     "provider file is a folder": (
         both(remove("north.csv"), lambda folder: (folder / "north.csv").mkdir()),
-        ("'north'", "north.csv: the file is not a file", "correct the path"),
+        ("'north'", "north.csv: the folder has no class folders with images", "give a folder for each class"),
     ),
     "unknown file type": (setting('"north.csv"', '"north.xlsx"'), ("north.xlsx", "'.xlsx'", ".parquet")),
     "no Parquet inside": (

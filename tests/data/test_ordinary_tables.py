@@ -17,9 +17,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from databazaar.data.encoders import LIMIT, bucket_of
+from databazaar.data.encoders import LIMIT
 from databazaar.data.holdout import BUCKETS, MOST_CATEGORIES
 from databazaar.data.tables import Schema, labelled, read_table
+from databazaar.data.words import bucket_of
 from databazaar.errors import BazaarError
 
 CUSTOMERS = """\

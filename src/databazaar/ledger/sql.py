@@ -247,6 +247,7 @@ class SqlStore(Store):
     def dispose(self) -> None:
         if self._holding is not None:
             with contextlib.suppress(SQLAlchemyError):
+                self._holding.execute(sa.select(sa.func.pg_advisory_unlock_all()))  # who comes next does not wait
                 self._holding.invalidate()  # the connection ends, and the lock with it
                 self._holding.close()
             self._holding = None
