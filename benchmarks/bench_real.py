@@ -161,7 +161,9 @@ class _Judge:
 
     def model(self, outputs: np.ndarray) -> tuple[float, float]:
         """Loss and accuracy (or R²) of a model of ours, by its outputs for the test rows."""
-        return self._loss(softmax(outputs) if self.schema.task == "classification" else outputs.reshape(-1))
+        if self.schema.task != "classification":
+            return self._loss(outputs.reshape(-1))
+        return self._loss(softmax(outputs if outputs.shape[1] > 1 else np.column_stack([0 * outputs, outputs])))
 
     def peer(self, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         """The same of scikit-learn's linear model fitted to these rows."""
