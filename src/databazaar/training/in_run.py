@@ -33,6 +33,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 from databazaar.codes import Code
 from databazaar.engines.protocol import NO_UTILITY, out_of_memory, raised
@@ -270,24 +272,21 @@ class InRunTraining(ParameterTraining):
         """The average of the parameters after a round, and what is remembered."""
         memory, average = {name: kept.clone() for name, kept in lesson.memory.items()}, vector_of(lesson.model).clone()
         params, taken = memory[MOVING], float(memory[STEPS])
-        leaf = params[: self._network.trained].detach().requires_grad_()  # its steps are written to params
-        optimizer, model = self._optimizer(leaf, memory), self._network.module.train()
+        trained, model = params[: self._network.trained], self._network.module.train()
         counters = {n: b.clone() for n, b in model.named_buffers() if not b.is_floating_point()}  # of this round alone
         staying = StayingBuffers(model)
         with seeded(oracle_key(self.seed, lesson.round, self.rule.kind)):  # for dropout
             for step, (batch, rate) in enumerate(zip(batches, rates, strict=True), 1):
-                optimizer.param_groups[0]["lr"] = rate
-                leaf.grad = self._gradient(leaf, params, batch, counters)
-                optimizer.step()
+                self._step(trained, self._gradient(trained, params, batch, counters), rate, memory)
                 average.lerp_(params, min(1.0, (TAIL + 1) / (TAIL + taken + step)))
         staying.refuse_change()
         memory[STEPS] = lesson.memory[STEPS] + len(batches)
         return average, memory
 
-    def _gradient(self, leaf: Tensor, params: Tensor, batch: Batch, counters: Mapping[str, Tensor]) -> Tensor:
+    def _gradient(self, trained: Tensor, params: Tensor, batch: Batch, counters: Mapping[str, Tensor]) -> Tensor:
         """That of a batch's loss, no longer than the rule's `clip`; of a large batch, summed up in parts."""
-        x, y, weights = batch
-        total = torch.zeros_like(leaf)
+        (x, y, weights), leaf = batch, trained.detach().requires_grad_()
+        total = torch.zeros_like(trained)
         for at in range(0, len(y), self.rule.at_once):
             part = slice(at, at + self.rule.at_once)
             with self.task.autocast(params.device):
@@ -296,17 +295,16 @@ class InRunTraining(ParameterTraining):
             total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
         return total.mul_((self.rule.clip / torch.linalg.vector_norm(total)).clamp(max=1.0))
 
-    def _optimizer(self, leaf: Tensor, memory: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-        """Torch's own, which goes on from what is remembered, and writes to it."""
-        fused = leaf.device.type in ("cpu", "cuda")
-        shared: dict[str, Any] = {"lr": self.rule.rate, "weight_decay": self.rule.weight_decay, "fused": fused}
+    def _step(self, trained: Tensor, gradient: Tensor, rate: float, memory: Mapping[str, Tensor]) -> None:
+        """Torch's own, which writes to the parameters and to what is remembered. Its classes would do the same after a
+        second of imports."""
+        first, fused = [memory[FIRST]], trained.device.type in ("cpu", "cuda")
+        shared: dict[str, Any] = {"lr": rate, "weight_decay": self.rule.weight_decay, "fused": fused, "maximize": False}
         if self.rule.optimizer == "sgd":
-            sgd = torch.optim.SGD([leaf], momentum=MOMENTUM, **shared)
-            sgd.state[leaf] = {"momentum_buffer": memory[FIRST]}
-            return sgd
-        adam = torch.optim.AdamW([leaf], betas=BETAS, eps=EPSILON, **shared)
-        adam.state[leaf] = {"step": memory[STEPS][0], "exp_avg": memory[FIRST], "exp_avg_sq": memory[SECOND]}
-        return adam
+            sgd([trained], [gradient], first, momentum=MOMENTUM, dampening=0.0, nesterov=False, **shared)
+        else:
+            adams: dict[str, Any] = {"beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON, "amsgrad": False, **shared}
+            adamw([trained], [gradient], first, [memory[SECOND]], [], [memory[STEPS][0]], **adams)
 
     @cached_property
     def _network(self) -> Network:
