@@ -298,13 +298,14 @@ class InRunTraining(ParameterTraining):
     def _step(self, trained: Tensor, gradient: Tensor, rate: float, memory: Mapping[str, Tensor]) -> None:
         """Torch's own, which writes to the parameters and to what is remembered. Its classes would do the same after a
         second of imports."""
-        first, fused = [memory[FIRST]], trained.device.type in ("cpu", "cuda")
+        fused = trained.device.type in ("cpu", "cuda")
         shared: dict[str, Any] = {"lr": rate, "weight_decay": self.rule.weight_decay, "fused": fused, "maximize": False}
         if self.rule.optimizer == "sgd":
-            sgd([trained], [gradient], first, momentum=MOMENTUM, dampening=0.0, nesterov=False, **shared)
+            velocity: list[Tensor | None] = [memory[FIRST]]
+            sgd([trained], [gradient], velocity, momentum=MOMENTUM, dampening=0.0, nesterov=False, **shared)
         else:
             adams: dict[str, Any] = {"beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON, "amsgrad": False, **shared}
-            adamw([trained], [gradient], first, [memory[SECOND]], [], [memory[STEPS][0]], **adams)
+            adamw([trained], [gradient], [memory[FIRST]], [memory[SECOND]], [], [memory[STEPS][0]], **adams)
 
     @cached_property
     def _network(self) -> Network:
