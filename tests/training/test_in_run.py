@@ -50,9 +50,13 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
 
 
-def begun(rule: InRun, tables: Mapping[int, Table], draws: list[int]) -> tuple[InRunTraining, Lesson]:
+def begun(
+    rule: InRun, tables: Mapping[int, Table], draws: list[int], model: nn.Module | None = None
+) -> tuple[InRunTraining, Lesson]:
     """A learner and its first lesson, of which every answer is a whole table."""
-    consumer = Consumer(network(), holdout=rows(99, 60), budget=100, per_round=len(draws), utility="negative-loss")
+    consumer = Consumer(
+        model or network(), holdout=rows(99, 60), budget=100, per_round=len(draws), utility="negative-loss"
+    )
     providers = [Provider(f"p{i}", table) for i, table in tables.items()]
     arbiter = Arbiter(consumer, providers, learner=rule)
     run = arbiter.begin(Accounts(arbiter.rules))
@@ -89,6 +93,15 @@ def test_the_steps_are_those_of_plain_pytorch(optimizer: str) -> None:
         torch.testing.assert_close(vector_of(learned.model), average, atol=2e-6, rtol=1e-5)
         lesson = replace(lesson, model=learned.model, memory=learned.memory)
     assert float(learned.memory[STEPS]) == 4
+
+
+def test_rows_of_huge_values_are_clipped_to_a_step_as_long_as_others() -> None:
+    """A gradient whose squares no float32 holds would else come to no step at all, for everybody in the round."""
+    x, y = rows(1)
+    rule = InRun(batch_size=1000, least_steps=1, rate=0.05, optimizer="sgd", warm_up=0, clip=0.3, weight_decay=0.0)
+    training, lesson = begun(rule, {0: (x * 1e30, 1 - y), 1: rows(2)}, [0, 1], nn.Linear(4, 2))
+    moved = training.learn(lesson).memory[MOVING] - lesson.memory[MOVING]
+    assert float(torch.linalg.vector_norm(moved)) == pytest.approx(0.3 * 0.05, rel=1e-3)
 
 
 def exact_values(training: InRunTraining, lesson: Lesson) -> dict[int, float]:
@@ -276,6 +289,16 @@ def test_own_rows_take_part_in_every_step() -> None:
         arbiter = Arbiter(consumer, noise, Uniform(), learner=InRun(rate=0.01))
         losses.append(arbiter.run().rounds[-1].reached_loss)
     assert losses[1] < losses[0] - 0.1  # type: ignore[operator]
+
+
+def test_a_model_that_cannot_take_a_step_on_so_few_rows_is_named_with_a_remedy() -> None:
+    x, y = rows(1)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    arbiter = Arbiter(Consumer(model, holdout=(x, y), budget=4, per_round=1), [Provider("a", (x[:1], y[:1]))])
+    with pytest.raises(
+        BazaarError, match=r"the model cannot be trained on a batch of size 1 .*more than 1 value.*train = \(x, y\)"
+    ):
+        arbiter.run()
 
 
 @pytest.mark.parametrize(

@@ -290,10 +290,26 @@ class InRunTraining(ParameterTraining):
         for at in range(0, len(y), self.rule.at_once):
             part = slice(at, at + self.rule.at_once)
             with self.task.autocast(params.device):
-                outputs = self._network.run(leaf, params, x[part], counters)
+                outputs = self._trained_outputs(leaf, params, x[part], counters)
             loss = (weights[part] * self._network.each(outputs, y[part])).sum()
             total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
-        return total.mul_((self.rule.clip / torch.linalg.vector_norm(total)).clamp(max=1.0))
+        norm = torch.linalg.vector_norm(total)
+        if norm.isinf():  # of rows of huge values, whose squares are beyond float32
+            largest = total.abs().max()
+            norm = largest * torch.linalg.vector_norm(total / largest)
+        return total.mul_((self.rule.clip / norm).clamp(max=1.0))
+
+    def _trained_outputs(self, leaf: Tensor, params: Tensor, x: Inputs, counters: Mapping[str, Tensor]) -> Tensor:
+        try:
+            return self._network.run(leaf, params, x, counters)
+        except Exception as reason:
+            if out_of_memory(reason):
+                raise
+            raise BazaarError(
+                f"the model cannot be trained on a batch of size {len(x)} ({type(reason).__name__}: {reason}): if that "
+                "is too small, as for batch norm, give the consumer rows of its own, train = (x, y), or take out "
+                "providers of so few"
+            ) from reason
 
     def _step(self, trained: Tensor, gradient: Tensor, rate: float, memory: Mapping[str, Tensor]) -> None:
         """Torch's own, which writes to the parameters and to what is remembered. Its classes would do the same after a
