@@ -281,6 +281,18 @@ def test_columns_are_shown_as_they_are_read(tmp_path: Path) -> None:
     assert outcome["profile"]["providers"][0]["missing"] == pytest.approx(ages.isna().mean() / 5)
 
 
+def test_names_of_columns_stand_whole_beside_long_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    market = write_market(tmp_path)
+    texts = [" ".join(f"word{(place * step) % 97}" for step in range(1, 30)) for place in range(200)]
+    for file in tmp_path.glob("*.csv"):
+        change(file, lambda f: f.assign(note=texts[: len(f)]))
+    told = bazaar("check", market).out
+    lines = told[: told.index("The tables")].splitlines()
+    assert {"column", "amount", "hour", "channel", "note"} <= {line.split()[0] for line in lines if line.strip()}
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_wide_market_in_the_terminal(tmp_path: Path) -> None:
     market = write_market(tmp_path)
     for file in tmp_path.glob("*.csv"):

@@ -64,7 +64,7 @@ def _show_profile(profile: MarketProfile) -> None:
         (column.name, column.understood + (f" ({column.why})" if column.why else ""), column.example)
         for column in profile.columns
     ]
-    screen.print(table(("column", "read as", "such as"), columns[:MOST_COLUMNS], words=range(3)))
+    screen.print(table(("column", "read as", "such as"), columns[:MOST_COLUMNS], words=range(3), wrapped=(1, 2)))
     if len(columns) > MOST_COLUMNS:
         say(f"{len(columns) - MOST_COLUMNS:,} more columns stand in the JSON (--json)")
     say("The tables, against your hold-out")
