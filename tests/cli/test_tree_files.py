@@ -70,6 +70,7 @@ def test_from_check_to_lightgbm(task: str, tmp_path: Path) -> None:
     assert bought.report.best is not None and bought.report.best.utility > bought.report.rounds[0].utility
     assert bought.trees is not None and bought.model is None
 
+    assert "give --out model.txt" in bazaar("export", runs[0], "--out", tmp_path / "model.onnx").complaint
     told = bazaar("export", runs[0])
     assert told.code == 0 and "checked with lightgbm" in told.out, told
     theirs = lightgbm.Booster(model_file=str(runs[0] / "model.txt"))

@@ -145,6 +145,10 @@ def export(
         from databazaar.runs.lightgbm_file import export_lightgbm
 
         path, peer = folder / "model.txt" if out is None else out, "lightgbm"
+        if path.suffix == ".onnx":
+            raise BazaarError(
+                f"trees are exported as LightGBM's file, and {path} is named as ONNX: give --out model.txt"
+            )
         difference = export_lightgbm(trained, path)
     else:
         from databazaar.runs.onnx import export_onnx
