@@ -129,6 +129,19 @@ def test_images_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch: pyt
     assert "6 images, more than 5" in refused(folder)
 
 
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [
+        ((2, 8, 8), r"grey\) or 3 \(RGB\), not 2: correct image = \[2, 8, 8\]"),
+        ((3, 10**7, 10**7), r"300000000000000 features, more than 100000: make it smaller"),
+    ],
+)
+def test_sizes_that_no_image_may_have_are_refused(size: images.Size, sentence: str, tmp_path: Path) -> None:
+    frame = read_table(class_folder(tmp_path / "north")).frame
+    with pytest.raises(BazaarError, match=sentence):
+        Schema.fit(frame, target="label", task="classification", image=size)
+
+
 def test_texts_are_no_images_and_trees_take_none(tmp_path: Path) -> None:
     schema = fitted(class_folder(tmp_path / "north"))
     table = pd.DataFrame({"image": ["a.png", "b.png"], "label": ["cat", "dog"]})

@@ -7,6 +7,7 @@ stays finite in float32 and cannot wreck a training step by itself.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
 from databazaar.data.images import Size, holds_bytes, pixels
 from databazaar.data.schema_message import (
+    MAX_WIDTH,
     CategoricalFields,
     DateFields,
     DatePart,
@@ -228,6 +230,12 @@ class ImageColumn(ImageFields):
     @classmethod
     def fit(cls, name: str, column: Column, size: Size) -> ImageColumn:
         """Means and deviations of the channels over the images of the hold-out."""
+        if size[0] not in (1, 3):
+            raise BazaarError(f"images have 1 channel (grey) or 3 (RGB), not {size[0]}: correct image = {list(size)}")
+        if prod(size) > MAX_WIDTH:
+            raise BazaarError(
+                f"image = {list(size)} makes {prod(size)} features, more than {MAX_WIDTH}: make it smaller"
+            )
         found = np.stack([pixels(blob, size) for blob in column.dropna()]).astype(np.float64)
         means, scales = (tuple(part.tolist()) for part in (found.mean((0, 2, 3)), found.std((0, 2, 3))))
         return cls.model_construct(name=name, size=size, means=means, scales=tuple(one or 1.0 for one in scales))
