@@ -198,7 +198,7 @@ def layer_sizes(kind: str, inputs: Sequence[int], outputs: int, hidden: Sequence
     if kind == "convnet":
         return _conv_sizes(inputs, outputs)
     if kind != "cnn":
-        raise BazaarError(f"model {kind!r} is unknown: use one of {', '.join(MODEL_KINDS)}, or a torch.nn.Module")
+        raise BazaarError(f"model {kind!r} is unknown: use one of {', '.join(MODELS)}, or a torch.nn.Module")
     smallest = FILTER_SIDE + 1
     if len(inputs) != 3 or min(inputs[1:]) < smallest:
         raise BazaarError(

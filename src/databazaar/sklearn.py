@@ -149,6 +149,11 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         """Providers whose rows are as the model takes them; one that keeps its rows answers as it likes."""
         if isinstance(providers, Mapping):
             return [Provider(str(name), self._rows_of(name, rows), self.oracle) for name, rows in providers.items()]
+        if not all(isinstance(one, Provider) for one in providers):
+            raise BazaarError(
+                'providers are rows by name, {"north": (X, y), …}, or a list of Provider: give one of these, or say '
+                "whose each row of X is by provider_of"
+            )
         return [p if p.data is None else replace(p, data=self._rows_of(p.id, p.data)) for p in providers]
 
     def _rows_of(self, name: object, rows: tuple[Any, Any]) -> Rows:
@@ -210,10 +215,11 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
 class MarketClassifier(ClassifierMixin, _MarketEstimator):  # type: ignore[misc]
     """A classifier that is trained by buying from providers within a budget.
 
-    `model` is logistic (also where none is given), mlp (with `hidden` layers), trees, or a torch module with one output
-    for each class. `budget` is in accesses where providers ask one credit each, and `per_round` of them make a round.
-    `sampler` decides whom to ask (OSMD with the settings of the theory unless one is given), `oracle` how providers
-    train. `defence` is what is done against those who play for the money: nothing, "standard", "strict", or a Defence.
+    `model` is logistic (also where none is given), mlp (with `hidden` layers), trees, auto, or a torch module with one
+    output for each class. `budget` is in accesses where providers ask one credit each, and `per_round` of them make a
+    round. `sampler` decides whom to ask (by gain per coin unless one is given), `oracle` how providers train; networks
+    are trained on providers' rows unless one is given. `defence` is what is done against those who play for the money:
+    nothing, "standard", "strict", or a Defence.
     `standardize` brings columns to one scale by the consumer's rows. Labels may be anything; the consumer's rows
     say which there are.
 
@@ -264,8 +270,8 @@ class MarketClassifier(ClassifierMixin, _MarketEstimator):  # type: ignore[misc]
 class MarketRegressor(RegressorMixin, _MarketEstimator):  # type: ignore[misc]
     """A regressor that is trained by buying from providers within a budget.
 
-    As MarketClassifier, with linear, mlp, trees or a torch module with one output as `model`. `standardize` brings
-    the target to one scale too; predictions are in its own units.
+    As MarketClassifier, with linear, mlp, trees, auto or a torch module with one output as `model`. `standardize`
+    brings the target to one scale too; predictions are in its own units.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(90, 2)); y = 1000 + 50 * x[:, 0]

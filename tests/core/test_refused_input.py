@@ -40,6 +40,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: consumer(utility="joy"),
         "utility kind 'joy' is unknown: use one of accuracy, auc, exp-loss",
     ),
+    "unknown model": (
+        lambda: Arbiter(consumer("forest"), [Provider("p", data=(ROWS, CLASSES))]),
+        "model 'forest' is unknown: use one of auto, cnn, convnet, linear, logistic, mlp, trees, or a torch.nn.Module",
+    ),
     "unknown loss": (
         lambda: consumer(loss="hinge"),
         "loss 'hinge' is unknown: use one of cross-entropy, binary-cross-entropy, squared",

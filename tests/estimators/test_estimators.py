@@ -206,6 +206,7 @@ def test_chance_follows_random_state() -> None:
         ({"providers": {"a": (np.zeros((3, 4)), ["good"] * 2)}}, "3 rows of features and 2 targets"),
         ({"providers": {"a": np.zeros((3, 4))}}, "provider a: too many values"),
         ({"providers": {}}, "at least one provider"),
+        ({"providers": ["north"] * 40}, "rows by name, .* or say whose each row of X is by provider_of"),
         ({"providers": {}, "provider_of": [""] * 40}, "give one of them"),
         ({"provider_of": ["a"] * 40}, "leaves 0 of 40 rows to the consumer"),
         ({"provider_of": [None] * 40}, "leaves 40 of 40 rows"),
