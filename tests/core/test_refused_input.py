@@ -75,6 +75,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "provider north: the data hold NaN or infinity: remove",
     ),
     "infinity among targets": (data(ROWS, [0.0, 1.0, np.inf]), "provider north: the data hold NaN or infinity"),
+    "labels beyond those of trees": (
+        lambda: Arbiter(consumer("trees"), [Provider("p", data=(ROWS, [0, 1, 4]))]),
+        "provider p: label 4 is none of the model's 2 classes, 0 to 1: number the classes from 0",
+    ),
+    "rows of another width for trees": (
+        lambda: Arbiter(consumer("auto"), [Provider("p", data=(np.zeros((3, 5)), [0, 1, 1]))]),
+        "provider p: a row has the shape [5], and a row of the hold-out has the shape [2]: give the same",
+    ),
+    "inputs by name for trees": (
+        lambda: Arbiter(consumer("trees"), [Provider("p", data=({"a": np.zeros((3, 2))}, [0, 1, 1]))]),
+        "provider p: inputs have names, and a row of the hold-out has the shape [2]",
+    ),
     "rows of words": (data([["a"], ["b"]], [0, 1]), "provider north: the data are not numbers in rows"),
     "rows of two lengths": (data([[1.0], [1.0, 2.0]], [0, 1]), "provider north: the data are not numbers in rows"),
     "step of zero": (lambda: LocalSGD(step=0), "step = 0 must be above 0"),

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
-from databazaar.learning.inputs import Inputs
+from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import caller
 from databazaar.learning.parameter_exchange import lean_copy
 from databazaar.learning.task import Task
 from databazaar.learning.torch_state import seeded
+from databazaar.models import ModelForm
 
 ROWS = 3
 """A model is tried on so many rows: enough to see outputs that are spread over other samples' targets."""
@@ -108,3 +109,15 @@ def refuse_targets(task: Task, y: Tensor, outputs: Tensor, owner: str) -> None:
             f"{owner}: label {int(outside[0])} is none of the model's {classes} classes, 0 to {classes - 1}: "
             f"number the classes from 0 (−1 and 1 become 0 and 1), or give the model an output for every class"
         )
+
+
+def refuse_table(task: Task, form: ModelForm, rows: Examples, owner: str) -> None:
+    """Says what is wrong with rows for a model of columns."""
+    x, y = rows
+    if not isinstance(x, Tensor) or tuple(x.shape[1:]) != tuple(form.inputs):
+        given = f"a row has the shape {list(x.shape[1:])}" if isinstance(x, Tensor) else "inputs have names"
+        raise BazaarError(
+            f"{owner}: {given}, and a row of the hold-out has the shape {list(form.inputs)}: give the same columns in "
+            "the same order"
+        )
+    refuse_targets(task, task.targets(y), torch.zeros(1, form.outputs), owner)

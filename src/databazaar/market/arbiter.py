@@ -19,6 +19,7 @@ from databazaar.engines.protocol import NO_UTILITY, TOO_FAR, memory_may_run_out
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learners import LEARNERS, Averaging, Learner, Market, default_learner, learner_for
+from databazaar.learning.fit import refuse_table
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -149,6 +150,10 @@ class Arbiter(Displayed):
                 f"learner {name!r} needs the providers' rows here, and engine {kind!r} has none: use engine "
                 '"vectorized", or learner "averaging"'
             )
+        if (form := self.consumer.form) is not None:
+            for provider in self.providers:
+                if provider.data is not None:
+                    refuse_table(self.consumer.task, form, provider.dataset, f"provider {provider.id}")
 
     def _refuse_where_nobody_is_asked(self) -> None:
         terms, cheapest = self.rules.terms, int(self.rules.quotes_at(0).min())
