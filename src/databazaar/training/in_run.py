@@ -293,10 +293,7 @@ class InRunTraining(ParameterTraining):
                 outputs = self._trained_outputs(leaf, params, x[part], counters)
             loss = (weights[part] * self._network.each(outputs, y[part])).sum()
             total += torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
-        norm = torch.linalg.vector_norm(total)
-        if norm.isinf():  # of rows of huge values, whose squares are beyond float32
-            largest = total.abs().max()
-            norm = largest * torch.linalg.vector_norm(total / largest)
+        norm = torch.linalg.vector_norm(total, dtype=torch.float64)  # huge values have squares beyond float32
         return total.mul_((self.rule.clip / norm).clamp(max=1.0))
 
     def _trained_outputs(self, leaf: Tensor, params: Tensor, x: Inputs, counters: Mapping[str, Tensor]) -> Tensor:
