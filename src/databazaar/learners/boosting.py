@@ -1,4 +1,4 @@
-"""Boosted trees: a round grows one tree, on the rows of all drawn providers and of the buyer."""
+"""Boosted trees: a round grows a few, on the rows of all drawn providers and of the buyer."""
 
 from __future__ import annotations
 
