@@ -31,7 +31,7 @@ def test_the_parameters_of_a_model_are_counted_without_making_it(
 
 @pytest.mark.parametrize(
     ("kind", "inputs", "complaint"),
-    [("rnn", [4], "unknown: use one of linear"), ("cnn", [784], "give the image's shape"), ("cnn", [1, 5, 9], "6")],
+    [("rnn", [4], "unknown: use one of auto, cnn"), ("cnn", [784], "give the image's shape"), ("cnn", [1, 5, 9], "6")],
 )
 def test_what_cannot_be_built_cannot_be_counted_either(kind: str, inputs: list[int], complaint: str) -> None:
     for work in (parameter_count, build_model):
