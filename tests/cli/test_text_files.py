@@ -53,7 +53,9 @@ def market_of(tmp_path: Path) -> Path:
 def test_from_init_to_predictions(tmp_path: Path) -> None:
     market = market_of(tmp_path)
     checked = bazaar("check", market, "--json")
-    assert checked.code == 0 and "by its words and pairs of words, " in checked.out, checked
+    read = {one["name"]: one for one in json.loads(checked.out)["profile"]["columns"]}
+    (text,) = [one for one in read.values() if one["understood"] == "text"]
+    assert checked.code == 0 and text["why"].startswith("by its words and pairs of words, "), checked
     runs = [tmp_path / "run", tmp_path / "again"]
     for run in runs:
         told = bazaar("run", market, "--out", run, "--quiet")
